@@ -75,7 +75,13 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     upkeep: { ...upkeep, reports: () => runner?.report() ?? [] },
     [Symbol.asyncDispose]: () => close(),
   };
-  keepPort(connection, guarded(worker, ['transact']), telemetry?.outsideSpans ?? ((work) => work()));
+  keepPort(connection, {
+    port: guarded(worker, ['transact']),
+    // A worker completes what it claimed, and a result is read where every error becomes the engine's. A guard would be
+    // one more promise for every execution.
+    ownPort: guarded(worker, ['transact', 'complete']),
+    outsideSpans: telemetry?.outsideSpans ?? ((work) => work()),
+  });
   return connection;
 }
 

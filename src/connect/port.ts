@@ -11,13 +11,15 @@ type OutsideSpans = <Value>(work: () => Value) => Value;
 
 interface Kept {
   port: WorkerPort;
+  /** The same for the worker of this library. */
+  ownPort: WorkerPort;
   outsideSpans: OutsideSpans;
 }
 
 const kept = new WeakMap<object, Kept>();
 
-export function keepPort(connection: Connection, port: WorkerPort, outsideSpans: OutsideSpans): void {
-  kept.set(connection, { port, outsideSpans });
+export function keepPort(connection: Connection, keeping: Kept): void {
+  kept.set(connection, keeping);
 }
 
 /** Returns the worker protocol of a connection: for your own workers, and for tests that act as one. */

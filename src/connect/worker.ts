@@ -11,6 +11,6 @@ import { keptFor } from './port.ts';
  * Starts a worker, which claims at once. Stop it before closing the connection, so that it can release unfinished work.
  */
 export function startWorker(connection: Connection, options: WorkerOptions): Worker {
-  const { port, outsideSpans } = keptFor(connection);
-  return outsideSpans(() => runWorker(port, options));
+  const { ownPort, outsideSpans } = keptFor(connection);
+  return outsideSpans(() => runWorker(ownPort, options));
 }

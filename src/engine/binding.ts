@@ -86,7 +86,8 @@ function bind(
   if (mode === 'at once') return counting(name, call, telemetry);
   if (mode === 'frequent')
     return (...args) => reporting(callLater(args), (ended) => telemetry.count(name, ended));
-  return (...args) => telemetry.observe(name, () => callLater(args), mode);
+  if (mode === 'lasting') return (...args) => telemetry.observe(name, () => callLater(args), mode);
+  return (...args) => (telemetry.isIdle() ? callLater(args) : telemetry.observe(name, () => callLater(args)));
 }
 
 function counting(name: string, call: (args: unknown[]) => unknown, telemetry: Telemetry): Bound {

@@ -1,6 +1,6 @@
 /**
  * Reports operations to OpenTelemetry: a counter, and a span around each if a tracer provider is registered. Without the
- * API nothing is wrapped, and with it but without a provider an operation costs two lookups. Only names and codes are
+ * API nothing is wrapped, and with it but without a provider an operation costs two lookups, and nothing is created. Only names and codes are
  * reported: no arguments, results or messages.
  */
 import type * as Otel from '@opentelemetry/api';
@@ -16,6 +16,8 @@ const DESCRIPTION = { description: 'Operations of the engine, by name and outcom
 type Call<Answer> = () => Promise<Answer>;
 
 export interface Telemetry {
+  /** True while nothing would be reported: then an operation need not be observed. */
+  isIdle(): boolean;
   /** The span that is active where this is called. */
   activeSpan(): SpanName | undefined;
   /** Runs something that outlives the call that starts it: in no span. */
@@ -35,6 +37,13 @@ export async function loadTelemetry(): Promise<Telemetry | undefined> {
 function telemetryOf(otel: OpenTelemetry): Telemetry {
   const counter = counterOf(otel);
   return {
+    isIdle() {
+      try {
+        return tracerOf(otel) === undefined && counter() === undefined;
+      } catch {
+        return false;
+      }
+    },
     activeSpan: () => activeSpan(otel),
     outsideSpans: (work) => outsideSpans(otel, work),
     count(operation, ended) {

@@ -5,6 +5,7 @@
  */
 import { monitorEventLoopDelay, type IntervalHistogram } from 'node:perf_hooks';
 import type { Claim } from '../contract/protocol.ts';
+import type { Limit } from './loop/claim-groups.ts';
 import { HeldLease } from './loop/lease-watch.ts';
 
 /** What a worker has counted since it started. */
@@ -132,27 +133,18 @@ export class WorkerCounts {
   }
 }
 
-/** A lease that also knows when it was granted and when it was last confirmed. */
+/** A lease that also knows when it was granted, and what it counts against. */
 export class MeasuredLease extends HeldLease {
+  readonly limits: readonly Limit[];
   readonly #takenAt = performance.now();
-  #confirmedAt: number;
 
-  constructor(claim: Claim, sentAt: number) {
+  constructor(claim: Claim, sentAt: number, limits: readonly Limit[]) {
     super(claim, sentAt);
-    this.#confirmedAt = sentAt;
-  }
-
-  override extend(sentAt: number): void {
-    super.extend(sentAt);
-    this.#confirmedAt = sentAt;
+    this.limits = limits;
   }
 
   get heldMs(): number {
     return performance.now() - this.#takenAt;
-  }
-
-  get unconfirmedMs(): number {
-    return performance.now() - this.#confirmedAt;
   }
 }
 

@@ -21,7 +21,7 @@ import {
 } from './metrics.ts';
 import { checkOptions, DEFAULTS, MAX_CONCURRENCY, SILENT, type WorkerOptions } from './options.ts';
 import { Registration } from './loop/registration.ts';
-import { runHandler, type RunOutcome } from './run/run-handler.ts';
+import { runHandler, type RunHost, type RunOutcome } from './run/run-handler.ts';
 import { ignoreStrayRejections } from './loop/stray-rejections.ts';
 import { WakeUp } from './loop/wake-up.ts';
 
@@ -73,6 +73,7 @@ class ClaimLoop implements Worker {
   readonly #registration: Registration;
   readonly #startedAt = performance.now();
   readonly #runs = new Map<MeasuredLease, Promise<void>>();
+  readonly #host: RunHost<MeasuredLease>;
   /** Groups that got all they asked for: there may be more. Every exhausted limit has one of them under it. */
   readonly #hungry = new Set<ClaimGroup>();
   readonly #unwatch: () => void;
@@ -105,6 +106,13 @@ class ClaimLoop implements Worker {
     // No worker may have been running for a while: executions that have expired meanwhile must not be started.
     this.#wakeUp.dueIn(0);
     this.#counts = new WorkerCounts(handlers.keys());
+    this.#host = {
+      port,
+      log: options.log ?? SILENT,
+      middleware: options.middleware ?? [],
+      handled: (lease) => this.#handled(lease),
+      finished: (lease, outcome) => this.#finished(lease, outcome),
+    };
     this.#unwatch = port.watch(this.#describe(), (hint) => this.#onHint(hint));
     this.#vitals = new Vitals();
     this.#stopIgnoringStrays = ignoreStrayRejections();
@@ -300,22 +308,15 @@ class ClaimLoop implements Worker {
 
   #start(claim: Claim, sentAt: number, limits: readonly Limit[]): void {
     this.#counts.count(claim.kind, 'claimed');
-    const lease = new MeasuredLease(claim, sentAt);
+    const lease = new MeasuredLease(claim, sentAt, limits);
     this.#leases.add(lease);
     this.#handling += 1;
     for (const limit of limits) limit.take();
-    const run = runHandler(this.#port, lease, this.#handlers.get(claim.kind)!, {
-      log: this.#options.log ?? SILENT,
-      middleware: this.#options.middleware ?? [],
-      onHandled: () => this.#handled(lease, limits),
-    }).then(
-      (outcome) => this.#finished(lease, outcome),
-      () => this.#finished(lease, 'lost'),
-    );
-    this.#runs.set(lease, run);
+    this.#runs.set(lease, runHandler(this.#host, lease, this.#handlers.get(claim.kind)!));
   }
 
-  #handled(lease: MeasuredLease, limits: readonly Limit[]): void {
+  #handled(lease: MeasuredLease): void {
+    const { limits } = lease;
     this.#handling -= 1;
     this.#counts.handled(lease.claim.kind, lease.heldMs);
     for (const limit of limits) limit.giveBack();

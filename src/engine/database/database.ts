@@ -12,12 +12,20 @@ import { DEFAULT_POOL_SIZE } from './connection-budget.ts';
 import type { Retry } from './conditions.ts';
 import { conditionOf, sqlStateOf, toEngineError } from './errors.ts';
 import { quoteIdentifier, validDatabaseUrl, validSchemaName } from './names.ts';
+import { sentParam } from './plain-statement.ts';
 import { trackSockets } from './sockets.ts';
+import { StatementNames } from './statement-names.ts';
 import { VALUE_PARSERS } from './value-parsers.ts';
 
 /** What the engine needs of a pool. Any `pg.Pool` has it, whichever copy of `pg` it came from. */
 export interface PoolLike {
-  query(config: { text: string; values: unknown[]; types: unknown }): Promise<{ rows: unknown[] }>;
+  query(config: {
+    /** Only on the engine's own pool. */
+    name?: string;
+    text: string;
+    values: unknown[];
+    types: unknown;
+  }): Promise<{ rows: unknown[] }>;
   /** Needed for transactions of handlers (`ctx.tx`). */
   connect?(): Promise<ClientLike>;
   /** Where `pg.Pool` has its limit of connections. */
@@ -52,6 +60,8 @@ export interface Database {
   readonly pool: PoolLike;
   /** The pool is the application's own: the caller may have its last connection. */
   readonly isShared: boolean;
+  /** Undefined on the application's pool: its connections, and the names on them, are not ours. */
+  readonly names: StatementNames | undefined;
   /** The statements under way. */
   readonly answers: Answers;
   /** Closes the engine's own connections once the statements under way have finished. */
@@ -98,6 +108,7 @@ export function openDatabase(options: DatabaseOptions): Database {
       prefix,
       pool: options.pool,
       isShared: true,
+      names: undefined,
       answers,
       close: async () => undefined,
       abandon,
@@ -127,6 +138,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     prefix,
     pool: pool as unknown as PoolLike,
     isShared: false,
+    names: new StatementNames(prefix),
     answers,
     close: () => pool.end(),
     abandon() {
@@ -140,15 +152,30 @@ export function openDatabase(options: DatabaseOptions): Database {
 export async function run<Row>(database: Database, statement: Statement<Row>): Promise<Row[]> {
   for (let tries = 1; ; tries += 1) {
     try {
-      const { text, params: values } = statement;
-      const ask = async () => database.pool.query({ text, values, types: VALUE_PARSERS });
-      return (await database.answers.wait(ask)).rows as Row[];
+      const values = statement.params.map(sentParam);
+      return (await database.answers.wait(() => sent(database, statement.text, values))).rows as Row[];
     } catch (thrown) {
       const wait = retryWait(thrown, tries, statement);
       if (wait === undefined) throw explained(thrown, statement.doing, database);
       await database.answers.wait(() => delay(wait));
     }
   }
+}
+
+async function sent(
+  { pool, names }: Database,
+  text: string,
+  values: unknown[],
+): Promise<{ rows: unknown[] }> {
+  const name = names?.nameOf(text);
+  if (name !== undefined) {
+    try {
+      return await pool.query({ name, text, values, types: VALUE_PARSERS });
+    } catch (error) {
+      if (!names!.refusedBy(error)) throw error;
+    }
+  }
+  return pool.query({ text, values, types: VALUE_PARSERS });
 }
 
 /** The row of a statement that always returns one. */

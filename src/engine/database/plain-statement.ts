@@ -37,9 +37,31 @@ function paramText(param: unknown): string | null {
   return Array.isArray(param) ? arrayText(param) : String(param);
 }
 
-/** Quoted, because `null`, the empty string, commas and braces have a meaning in an array literal. */
+/**
+ * Quoted, because `null`, the empty string, commas and braces have a meaning in an array literal. Most arrays are ids or
+ * numbers of a whole batch: those are joined as they are, without a string for each element.
+ */
 export function arrayText(elements: readonly unknown[]): string {
+  if (elements.every(isWhole)) return `{${elements.join(',')}}`;
+  if (elements.every(isUnescaped)) return `{"${elements.join('","')}"}`;
   return `{${elements.map(elementText).join(',')}}`;
+}
+
+function isWhole(element: unknown): boolean {
+  return Number.isSafeInteger(element);
+}
+
+function isUnescaped(element: unknown): boolean {
+  return typeof element === 'string' && !element.includes('"') && !element.includes('\\');
+}
+
+/** A parameter as the driver should send it. The driver would escape every element of an array on its own. */
+export function sentParam(param: unknown): unknown {
+  return Array.isArray(param) && param.every(isPlain) ? arrayText(param) : param;
+}
+
+function isPlain(element: unknown): boolean {
+  return element === null || typeof element === 'string' || typeof element === 'number';
 }
 
 function elementText(element: unknown): string {

@@ -16,7 +16,8 @@ const RENEW_BATCH = 1_000;
 
 export class HeldLease {
   readonly claim: Claim;
-  #trustedUntil: number;
+  /** When the last request that granted or renewed it was sent. */
+  #confirmedAt: number;
   #lost: AbortCode | undefined;
   /** Why the handler must stop, while there is something left to report. */
   #stoppedBy: AbortCode | undefined;
@@ -27,7 +28,7 @@ export class HeldLease {
 
   constructor(claim: Claim, sentAt: number) {
     this.claim = claim;
-    this.#trustedUntil = trustUntil(sentAt, claim.leaseMs);
+    this.#confirmedAt = sentAt;
   }
 
   get signal(): AbortSignal {
@@ -49,13 +50,17 @@ export class HeldLease {
   /** False once the lease is lost or may be: nothing may be written under it from then on. */
   isTrusted(): boolean {
     if (this.#lost !== undefined) return false;
-    if (performance.now() < this.#trustedUntil) return true;
+    if (this.unconfirmedMs < trustMs(this.claim.leaseMs)) return true;
     this.lose('lease_lost');
     return false;
   }
 
   extend(sentAt: number): void {
-    this.#trustedUntil = trustUntil(sentAt, this.claim.leaseMs);
+    this.#confirmedAt = sentAt;
+  }
+
+  get unconfirmedMs(): number {
+    return performance.now() - this.#confirmedAt;
   }
 
   /** Aborts the handler while the lease is still held: the worker has something left to write, the handler has not. */
@@ -84,9 +89,9 @@ export class HeldLease {
   }
 }
 
-function trustUntil(sentAt: number, leaseMs: number): number {
-  const margin = Math.min(Math.max(MARGIN.minMs, leaseMs * MARGIN.share), leaseMs * MARGIN.maxShare);
-  return sentAt + leaseMs - margin;
+/** How long a lease is trusted after the request that granted or renewed it. */
+function trustMs(leaseMs: number): number {
+  return leaseMs - Math.min(Math.max(MARGIN.minMs, leaseMs * MARGIN.share), leaseMs * MARGIN.maxShare);
 }
 
 /** Renews all leases of a worker in one call, at an interval and on request. */

@@ -13,6 +13,8 @@ import type { Progress } from '../../contract/steps.ts';
 import type { SqlTransaction } from '../../contract/transactions.ts';
 import type { StreamKinds } from '../../define/streams.ts';
 import type { Task } from '../../define/task.ts';
+import type { WorkerPort } from '../../contract/protocol.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import type {
   Child,
   ChildResults,
@@ -30,7 +32,7 @@ import type {
 } from '../../define/task-context.ts';
 import { stepName, waitpointName, type Keyed } from './call-arguments.ts';
 import { stepOutcomeId } from './hand-over.ts';
-import type { Run } from './run.ts';
+import { Run } from './run.ts';
 import { planOf, runStep } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
 import { forgiven } from './waits.ts';
@@ -46,6 +48,12 @@ const spawnOptions = shape<SpawnOptions>({
 
 const ASYNC_METHODS = ['step', 'tx', 'sleep', 'waitFor', 'createWaitpoint', 'spawn', 'all'] as const;
 
+/** What a context needs of the worker. */
+interface ContextWorker {
+  readonly port: WorkerPort;
+  readonly log: Logger;
+}
+
 export class HandlerContext implements TaskContext {
   readonly executionId: ExecutionId;
   readonly kind: string;
@@ -56,10 +64,14 @@ export class HandlerContext implements TaskContext {
   readonly attemptIndex: number;
   readonly resumed: boolean;
   readonly reclaimed: boolean;
-  readonly #run: Run;
+  readonly #worker: ContextWorker;
+  readonly #lease: HeldLease;
+  readonly #kinds: StreamKinds;
+  #madeRun: Run | undefined;
+  #stage: 'running' | 'handled' | 'over' = 'running';
 
-  constructor(run: Run) {
-    const { claim } = run.lease;
+  constructor(worker: ContextWorker, lease: HeldLease, kinds: StreamKinds) {
+    const { claim } = lease;
     this.executionId = claim.executionId;
     this.kind = claim.kind;
     this.payload = claim.payload;
@@ -69,15 +81,45 @@ export class HandlerContext implements TaskContext {
     this.attemptIndex = claim.attemptIndex;
     this.resumed = claim.resumed;
     this.reclaimed = claim.reclaimed;
-    this.#run = run;
+    this.#worker = worker;
+    this.#lease = lease;
+    this.#kinds = kinds;
+  }
+
+  /** For whatever runs the handler: its function has finished. */
+  static handled(ctx: HandlerContext): void {
+    ctx.#stage = 'handled';
+    ctx.#madeRun?.handled();
+  }
+
+  /** The same, and nothing around the handler writes any more. Returns the run if the handler used anything of it. */
+  static over(ctx: HandlerContext): Run | undefined {
+    HandlerContext.handled(ctx);
+    ctx.#stage = 'over';
+    return ctx.#madeRun;
+  }
+
+  static runOf(ctx: HandlerContext): Run {
+    return ctx.#run;
+  }
+
+  get #run(): Run {
+    if (this.#madeRun !== undefined) return this.#madeRun;
+    const run = new Run(this.#worker.port, this.#lease, this.#worker.log, this.#kinds);
+    if (this.#stage !== 'running') run.handled();
+    if (this.#stage === 'over') {
+      void run.closeOutput();
+      run.close();
+    }
+    return (this.#madeRun = run);
   }
 
   get signal(): AbortSignal {
-    return this.#run.lease.signal;
+    return this.#lease.signal;
   }
 
   get fence(): string {
-    return `${this.executionId}/${this.attemptIndex}/${this.#run.lease.claim.leaseEpoch}`;
+    return `${this.executionId}/${this.attemptIndex}/${this.#lease.claim.leaseEpoch}`;
   }
 
   get flow(): FlowScope | null {

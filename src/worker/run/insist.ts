@@ -20,7 +20,30 @@ const MAX_ROOMLESS_TRIES = 30;
 
 /** Throws a TaskAborted once the lease is no longer trusted. */
 export function insist<Answer>(lease: HeldLease, call: () => Promise<Answer>): Promise<Answer> {
-  return insistUnless(lease, call, () => false);
+  return insistUnless(lease, call, never);
+}
+
+/** The same when the first try was made elsewhere, and failed with this error. */
+export function insistAfter<Answer>(
+  error: unknown,
+  lease: HeldLease,
+  call: () => Promise<Answer>,
+): Promise<Answer> {
+  let isFirst = true;
+  return insist(lease, () => {
+    if (!isFirst) return call();
+    isFirst = false;
+    return Promise.reject(error as Error);
+  });
+}
+
+/** Throws a TaskAborted if the lease is no longer trusted. */
+export function requireTrust(lease: HeldLease): void {
+  if (!lease.isTrusted()) throw new TaskAborted(lease.lostBy ?? 'lease_lost');
+}
+
+function never(): boolean {
+  return false;
 }
 
 /**

@@ -9,51 +9,101 @@ import { parseWith } from '../../contract/shape/schema.ts';
 import { parseInput } from '../../define/task.ts';
 import type { Logger } from '../../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../../define/handlers.ts';
-import { insist } from './insist.ts';
+import { insist, insistAfter, requireTrust } from './insist.ts';
 import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
-import { Run } from './run.ts';
+import { HandlerContext } from './handler-context.ts';
+import type { Run } from './run.ts';
 import { subjectOf, TaskAborted, TaskFailed, toFailure } from '../task.ts';
 
 /** The outcome of a run, for the worker's counters. */
 export type RunOutcome = 'completed' | 'failed' | 'retry_scheduled' | 'paused' | 'lost';
 
-export interface RunOptions {
-  log: Logger;
-  middleware: readonly Middleware[];
+/** The worker that runs handlers. One object for all runs: what is created for each run is paid for by each. */
+export interface RunHost<Lease extends HeldLease> {
+  readonly port: WorkerPort;
+  readonly log: Logger;
+  readonly middleware: readonly Middleware[];
   /** Called when the handler has finished, before its outcome is reported. */
-  onHandled(): void;
+  handled(lease: Lease): void;
+  /** Called when there is nothing left to do for the run, never before the run's promise is returned. */
+  finished(lease: Lease, outcome: RunOutcome): void;
 }
 
-export async function runHandler(
-  port: WorkerPort,
-  lease: HeldLease,
+/**
+ * Runs a handler and reports its outcome. Never rejects. A handler that completes at the first try, as most do, costs
+ * this one promise and two waits: for the handler, and for the report.
+ */
+export async function runHandler<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
   handler: TaskHandler,
-  options: RunOptions,
-): Promise<RunOutcome> {
-  const run = new Run(port, lease, options.log, handler.task.streams as StreamKinds);
+): Promise<void> {
+  const { port } = host;
+  const ctx = new HandlerContext(host, lease, handler.task.streams as StreamKinds);
+  let run: Run | undefined;
   let result: unknown;
   try {
-    result = await called(run, lease, handler, options.middleware);
-    const written = run.closeOutput();
+    result = await called(ctx, lease, handler, host.middleware);
+    run = HandlerContext.over(ctx);
+    const written = run?.closeOutput();
     if (written !== undefined) await written;
   } catch (thrown) {
-    run.close();
-    // Output from before the failure is written if possible; the failure is reported in any case.
-    await run.closeOutput()?.catch(() => undefined);
-    options.onHandled();
-    if (lease.lostBy !== undefined) return outcomeOfLost(lease);
-    const step = run.stepOf(thrown);
-    run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
-    return reportFailure(port, lease, run, withStep(toFailure(thrown), step));
+    host.finished(lease, await failed(host, lease, HandlerContext.runOf(ctx), thrown).catch(lost));
+    return;
   }
-  if (run.close()) await run.warnOfUnreached();
-  options.onHandled();
+  if (run?.close() === true) await run.warnOfUnreached();
+  host.handled(lease);
+  let outcome: RunOutcome;
   try {
-    return await report(lease, run, () => port.complete(lease.claim, result));
+    const ordered = run?.orderStored();
+    if (ordered !== undefined) await storedIfPossible(run!, ordered);
+    requireTrust(lease);
+    outcome = toOutcome(lease, await port.complete(lease.claim, result));
   } catch (error) {
+    outcome = await completedLater(port, lease, run, result, error).catch(lost);
+  }
+  host.finished(lease, outcome);
+}
+
+/** The report itself failed in a way nobody expects: the lease lapses, and another worker continues. */
+function lost(): RunOutcome {
+  return 'lost';
+}
+
+async function failed<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
+  run: Run,
+  thrown: unknown,
+): Promise<RunOutcome> {
+  run.close();
+  // Output from before the failure is written if possible; the failure is reported in any case.
+  await run.closeOutput()?.catch(() => undefined);
+  host.handled(lease);
+  if (lease.lostBy !== undefined) return outcomeOfLost(lease);
+  const step = run.stepOf(thrown);
+  run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
+  return reportFailure(host.port, lease, run, withStep(toFailure(thrown), step));
+}
+
+/** Continues after the first report of a result failed, with what it failed with. */
+async function completedLater(
+  port: WorkerPort,
+  lease: HeldLease,
+  run: Run | undefined,
+  result: unknown,
+  error: unknown,
+): Promise<RunOutcome> {
+  if (error instanceof TaskAborted) return outcomeOfLost(lease);
+  try {
+    return await answered(
+      lease,
+      insistAfter(error, lease, () => port.complete(lease.claim, result)),
+    );
+  } catch (hopeless) {
     // The result itself cannot be stored; a retry would produce the same one.
-    const message = `${subjectOf(lease.claim)}: ${toFailure(error).message}`;
+    const message = `${subjectOf(lease.claim)}: ${toFailure(hopeless).message}`;
     return reportFailure(port, lease, run, { message, category: 'permanent', retry: 'never' });
   }
 }
@@ -62,37 +112,39 @@ function withStep(failure: Failure, step: string | undefined): Failure {
   return step === undefined ? failure : { ...failure, message: `${failure.message} (in step "${step}")` };
 }
 
-/** These lines run for every execution: a task without schemas, time limit and middleware awaits nothing else. */
+/**
+ * These lines run for every execution: a task without schemas, time limit and middleware is called directly. Returns or
+ * throws what the handler does.
+ */
 function called(
-  run: Run,
+  ctx: HandlerContext,
   lease: HeldLease,
   handler: TaskHandler,
   middleware: readonly Middleware[],
-): Promise<unknown> {
+): unknown {
   const { input, output, timeoutMs } = handler.task;
   const isPlain = input === undefined && output === undefined && middleware.length === 0;
-  if (!isPlain) return inTime(lease, timeoutMs, () => callChecked(run, handler, middleware));
-  if (timeoutMs === undefined) return callPlain(run, handler, run.ctx.payload);
-  return inTime(lease, timeoutMs, () => callPlain(run, handler, run.ctx.payload));
+  if (!isPlain) return inTime(lease, timeoutMs, () => callChecked(ctx, handler, middleware));
+  if (timeoutMs === undefined) return handler.run(ctx.payload, ctx);
+  return inTime(lease, timeoutMs, () => callPlain(ctx, handler, ctx.payload));
 }
 
-async function callPlain(run: Run, handler: TaskHandler, input: unknown): Promise<unknown> {
+async function callPlain(ctx: HandlerContext, handler: TaskHandler, input: unknown): Promise<unknown> {
   try {
-    return await handler.run(input, run.ctx);
+    return await handler.run(input, ctx);
   } finally {
-    run.handled();
+    HandlerContext.handled(ctx);
   }
 }
 
 async function callChecked(
-  run: Run,
+  ctx: HandlerContext,
   handler: TaskHandler,
   middleware: readonly Middleware[],
 ): Promise<unknown> {
-  const { ctx } = run;
   const { task } = handler;
   const input = await checked('invalid_input', () => parseInput(task, ctx.payload, subjectOf(ctx)));
-  let callNext = (): Promise<unknown> => callPlain(run, handler, input);
+  let callNext = (): Promise<unknown> => callPlain(ctx, handler, input);
   for (const outer of middleware.toReversed()) {
     const next = callNext;
     callNext = async () => outer(ctx, next);
@@ -136,7 +188,7 @@ async function inTime(
 async function reportFailure(
   port: WorkerPort,
   lease: HeldLease,
-  run: Run,
+  run: Run | undefined,
   failure: Failure,
 ): Promise<RunOutcome> {
   try {
@@ -151,11 +203,23 @@ async function reportFailure(
 
 type Report = () => Promise<CompleteOutcome | FailOutcome>;
 
-async function report(lease: HeldLease, run: Run, call: Report): Promise<RunOutcome> {
+async function report(lease: HeldLease, run: Run | undefined, call: Report): Promise<RunOutcome> {
   try {
-    const ordered = run.orderStored();
-    if (ordered !== undefined) await storedIfPossible(run, ordered);
-    return toOutcome(lease, await insist(lease, call));
+    const ordered = run?.orderStored();
+    if (ordered !== undefined) await storedIfPossible(run!, ordered);
+  } catch (error) {
+    if (error instanceof TaskAborted) return outcomeOfLost(lease);
+    throw error;
+  }
+  return answered(lease, insist(lease, call));
+}
+
+async function answered(
+  lease: HeldLease,
+  answer: Promise<CompleteOutcome | FailOutcome>,
+): Promise<RunOutcome> {
+  try {
+    return toOutcome(lease, await answer);
   } catch (error) {
     if (error instanceof TaskAborted) return outcomeOfLost(lease);
     throw error;

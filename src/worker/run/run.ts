@@ -1,6 +1,7 @@
 /**
  * One run of a handler: the parts that its context uses, such as steps, waits, children and progress, and what closes
- * them when the handler has finished. Each part is created on first use, because most handlers use few of them.
+ * them when the handler has finished. It is created when the handler first uses one of them, and each part on its own
+ * first use, because most handlers use few of them, or none.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { WorkerPort } from '../../contract/protocol.ts';
@@ -9,7 +10,6 @@ import type { FlowScope, Logger, OutputStream } from '../../define/task-context.
 import { CallArguments } from './call-arguments.ts';
 import { Children } from './children.ts';
 import { flowScope } from './flow.ts';
-import { HandlerContext } from './handler-context.ts';
 import { HandOver, stepOutcomeId } from './hand-over.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { ProgressReports } from './progress.ts';
@@ -24,7 +24,6 @@ import { Waits } from './waits.ts';
 const insideTransaction = new AsyncLocalStorage<Run>();
 
 export class Run {
-  readonly ctx: HandlerContext;
   readonly port: WorkerPort;
   readonly lease: HeldLease;
   #madeArguments: CallArguments | undefined;
@@ -49,7 +48,6 @@ export class Run {
     this.lease = lease;
     this.#log = log;
     this.#kinds = kinds;
-    this.ctx = new HandlerContext(this);
   }
 
   get arguments(): CallArguments {
