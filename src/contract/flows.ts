@@ -148,7 +148,10 @@ export interface CancelFlowRequest extends OperatorNote {
   signal?: AbortSignal;
 }
 
-/** The outcome of cancelling a flow. */
+/**
+ * The outcome of cancelling a flow. `cancelled` are the members this call cancelled; another process may have been first
+ * with some.
+ */
 export type CancelFlowOutcome =
   | { outcome: 'cancelled'; policy: CancelFlowPolicy; cancelled: ExecutionId[] }
   | { outcome: 'already_cancelled'; policy: CancelFlowPolicy }
