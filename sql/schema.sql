@@ -75,6 +75,47 @@ CREATE TYPE ff_locked AS (
   resumed boolean
 );
 
+CREATE TYPE ff_sent_signal AS (
+  place integer,
+  round integer,
+  execution_id uuid,
+  partition_key smallint,
+  token_id uuid,
+  waitpoint text,
+  kid text,
+  secret_print text,
+  token_expires_at_ms bigint,
+  signal_id uuid,
+  name text,
+  source_type text,
+  source_identity text,
+  payload jsonb,
+  idempotency_key text,
+  is_checked boolean,
+  max_signals integer,
+  max_bytes bigint
+);
+
+CREATE TYPE ff_taken_signal AS (
+  place integer,
+  outcome text,
+  signal_id uuid,
+  effect text,
+  schema jsonb,
+  waitpoint_id uuid,
+  waitpoint text,
+  bytes bigint,
+  seq integer,
+  wait jsonb,
+  delay_ms bigint,
+  locked ff_locked,
+  name text,
+  source_type text,
+  source_identity text,
+  payload jsonb,
+  idempotency_key text
+);
+
 CREATE TABLE ff_attempt_history (
   execution_id uuid NOT NULL,
   lease_epoch bigint NOT NULL,
@@ -1084,11 +1125,6 @@ CREATE TABLE ff_worker (
 --   created_at_ms bigint
 --   fields jsonb
 
--- function ff_accept_signal(e ff_execution, w ff_waitpoint, p_signal ff_signal, p_bytes bigint, OUT effect text, OUT due_in_ms bigint, OUT resumed ff_locked, OUT detail jsonb)
---   returns record
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 ef630114eabdb650508c60c18216280b
-
 -- function ff_act_on_joins(p_ids uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
@@ -1207,12 +1243,17 @@ CREATE TABLE ff_worker (
 -- function ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 eb85c7244bdde703573aab9f609712c2
+--   md5 60741ef703aff74fdcb20bfc440a3401
 
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[], OUT told boolean, OUT others json, OUT effects json)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 beb7a644d6d2ffd5fade6189c059da53
+
+-- function ff_complete_conditions(p_taken ff_taken_signal[])
+--   returns ff_taken_signal[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 68567a76398de98537efc298956e368b
 
 -- function ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647)
 --   returns boolean
@@ -1272,12 +1313,12 @@ CREATE TABLE ff_worker (
 -- function ff_deliver_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint)
 --   returns TABLE(outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 59400f11dd87cc52bce96cbce8093ded
+--   md5 3de29a63e578edb92facfec5558d9ffb
 
 -- function ff_deliver_signals(p_ids uuid[], p_partitions smallint[], p_waitpoints uuid[], p_waitpoint_names text[], p_kids text[], p_prints text[], p_token_expiries bigint[], p_signals uuid[], p_names text[], p_source_types text[], p_source_identities text[], p_payloads jsonb[], p_idempotency_keys text[], p_checked boolean[], p_max_signals integer[], p_max_bytes bigint[])
 --   returns TABLE(place integer, outcome text, signal_id uuid, effect text, schema jsonb, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 fcc57334786f767caa52d2b77ba72b8f
+--   md5 5a4c5082ce019eb24a1dd619737659f5
 
 -- function ff_downstreams(p_ids uuid[], p_limit integer)
 --   returns uuid[]
@@ -1288,6 +1329,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 472c8e46fcf85625def07a19833de191
+
+-- function ff_drop_waitpoint_timers(p_ids uuid[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 37f49d2cf8db6e17cb1a262d8c99cb53
 
 -- function ff_edge_result(p_condition ff_edge_condition, p_outcome ff_terminal_outcome)
 --   returns ff_edge_state
@@ -1302,7 +1348,7 @@ CREATE TABLE ff_worker (
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 21424f4a98515d9609f1734f6724daee
+--   md5 580eebe2abbcf49a8289f1165c1c4137
 
 -- function ff_ended_badly(p_flow uuid)
 --   returns boolean
@@ -1317,7 +1363,7 @@ CREATE TABLE ff_worker (
 -- function ff_expire_waitpoints(p_rows ff_locked[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 4fb6062ce65c6c02c3a2d688b70bb1cd
+--   md5 483225fecb3d408030dfc9ea9bb0e5d1
 
 -- function ff_expired_slot(p_retention_ms bigint, p_grace_ms bigint)
 --   returns TABLE(slot smallint, last_position bigint)
@@ -1523,6 +1569,11 @@ CREATE TABLE ff_worker (
 --   returns ff_group_state
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 cf017ad8398243e066237e32ec91e370
+
+-- function ff_judge_signals(p_sent ff_sent_signal[], p_now bigint)
+--   returns ff_taken_signal[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 5c343fb0d98e6ef91fc17d674557e9b9
 
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean
@@ -1859,6 +1910,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 f7a3dfe62c9306484d63a69eb8bcb3ed
 
+-- function ff_resume_signalled(p_taken ff_taken_signal[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 f8743337caef3aa25ea3fba6be13c262
+
 -- function ff_revoke_key(p_kid text)
 --   returns text
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
@@ -1944,10 +2000,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 68fb40cec57cd2c6039913d4600dde23
 
--- function ff_signal_adds(p_condition jsonb, p_waitpoint text, p_signal ff_signal)
+-- function ff_signal_adds(p_condition jsonb, p_waitpoint uuid, p_waitpoint_name text, p_signal ff_sent_signal)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 d63c47d48793a7dc2a381b08788b7bc1
+--   md5 7e95535334296a477214a048a6694615
+
+-- function ff_signal_effect(p_condition jsonb, p_waitpoint uuid, p_waitpoint_name text, p_sent ff_sent_signal)
+--   returns text
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 7f8f5bcb09d33d22a44d12fc15aaf498
 
 -- function ff_signal_fits(p_condition jsonb, p_waitpoint text, p_name text)
 --   returns boolean
@@ -1999,10 +2060,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 385bb98312bf200ba52c19a350ab2067
 
--- function ff_sweep_grants(p_limit integer)
---   returns integer
---   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 0aaf46eefb9e60e18040a207851ea77a
+-- function ff_sweep_grants(p_after_ms bigint, p_after bigint, p_limit integer)
+--   returns TABLE(look_at_ms bigint, claim_no bigint, done integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 62aec7f6a039e7085233c70c7ee94caa
 
 -- function ff_sweep_queue(p_route integer, p_rank integer, p_seq bigint, p_limit integer)
 --   returns TABLE(route_id integer, rank integer, seq bigint, removed bigint)
@@ -2029,10 +2090,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 e9b596c557eeb2d0a419cc28b9609745
 
--- function ff_take_signal(p_id uuid, p_partition smallint, p_waitpoint uuid, p_waitpoint_name text, p_kid text, p_print text, p_token_expires_at_ms bigint, p_signal uuid, p_name text, p_source_type text, p_source_identity text, p_payload jsonb, p_idempotency_key text, p_is_checked boolean, p_max_signals integer, p_max_bytes bigint, OUT outcome text, OUT signal_id uuid, OUT effect text, OUT schema jsonb, OUT route_id integer, OUT due_in_ms bigint, OUT resumed ff_locked, OUT detail jsonb)
---   returns record
+-- function ff_take_signals(p_sent ff_sent_signal[])
+--   returns ff_taken_signal[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0d2e9b0c8de4ecd6ca2511a778f254fe
+--   md5 ca3db78161ee4b10b2138778b99e2789
 
 -- function ff_tell(p_family ff_event_family, p_types text[], p_workers text[], p_details jsonb[])
 --   returns void
@@ -2059,10 +2120,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4b1eda210a72dfccc45c4316dd276198
 
--- function ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb)
+-- function ff_tell_signal(p_rows ff_locked[], p_type text, p_details jsonb[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 75e806019b00be3268d8fbe8c53452a4
+--   md5 f36b176e7ac0adc4b5a07545144863e9
 
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
@@ -2072,7 +2133,7 @@ CREATE TABLE ff_worker (
 -- function ff_time_out_suspended(p_rows ff_locked[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 fe251167263d22a036da11befc01a4f7
+--   md5 25887b2d6e154bcafda25380608d28ce
 
 -- function ff_time_suspension(p_row ff_locked)
 --   returns bigint
@@ -2138,3 +2199,8 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 b4d8ea24f437c3ee38d8d8a4951e0b0c
+
+-- function ff_wait_values(p_ids uuid[], p_waits jsonb[], p_untils integer[], p_outcome text)
+--   returns jsonb[]
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 e144dc7c7f5972237fadbeeda14f60a8

@@ -81,3 +81,47 @@ CREATE TABLE ff_signing_key (
   revoked_at_ms   bigint
 );
 CREATE UNIQUE INDEX ff_signing_key_current ON ff_signing_key ((true)) WHERE verify_until_ms IS NULL AND revoked_at_ms IS NULL;
+
+-- A signal as it was sent. place: among those of the call; round: the how many-th to its execution. The waitpoint is named
+-- by its token, or by its name.
+CREATE TYPE ff_sent_signal AS (
+  place               integer,
+  round               integer,
+  execution_id        uuid,
+  partition_key       smallint,
+  token_id            uuid,
+  waitpoint           text,
+  kid                 text,
+  secret_print        text,
+  token_expires_at_ms bigint,
+  signal_id           uuid,
+  name                text,
+  source_type         text,
+  source_identity     text,
+  payload             jsonb,
+  idempotency_key     text,
+  is_checked          boolean,
+  max_signals         integer,
+  max_bytes           bigint
+);
+
+-- What became of it, and the locked row of its execution. wait: the one it may end.
+CREATE TYPE ff_taken_signal AS (
+  place           integer,
+  outcome         text,
+  signal_id       uuid,
+  effect          text,
+  schema          jsonb,
+  waitpoint_id    uuid,
+  waitpoint       text,
+  bytes           bigint,
+  seq             integer,
+  wait            jsonb,
+  delay_ms        bigint,
+  locked          ff_locked,
+  name            text,
+  source_type     text,
+  source_identity text,
+  payload         jsonb,
+  idempotency_key text
+);

@@ -84,7 +84,7 @@ export async function walkOperated(
   // Room for all: then both pointers of an execution are found.
   const held = await claimBatch(database, routes, each * 3);
   await client.query('UPDATE ff_grant SET look_at_ms = 0');
-  await sweepGrants(database, 1_000);
+  await sweepGrants(database, { lookAtMs: 0, claimNo: 0 }, 1_000);
   await calls.complete(held.map(leaseOf));
   await submitBatch(database, { kinds: [kind], count: each, keys });
   await calls.replay(own, 'failed_step');

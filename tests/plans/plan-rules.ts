@@ -93,7 +93,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason: 'counts lanes, up to a fixed limit, when one is new',
   },
   ...[
-    'ff_accept_signal',
+    'ff_judge_signals',
     'ff_time_out_suspended',
     'ff_time_suspension',
     'ff_escalate',

@@ -245,7 +245,10 @@ function claimCall(name: string, asked: [routeId: number, limit: number, worker:
 }
 
 function sweepCall(name: string): Call {
-  return { sql: `SELECT NULL::uuid AS execution_id, 'swept' AS outcome FROM ${name}(10000)`, params: [] };
+  return {
+    sql: `SELECT NULL::uuid AS execution_id, 'swept' AS outcome FROM ${name}(0, 0, 10000)`,
+    params: [],
+  };
 }
 
 /** Runs a call and reads its result. */

@@ -121,23 +121,30 @@ BEGIN
   UNION ALL SELECT r.execution_id, 'expired', r.route_id FROM unnest(v_end) r;
 END $$;
 
--- Looks into the claims whose time has come: those none of whose leases are left are removed, the others are looked into
--- again when the first of their leases would lapse. Lapsed leases stay due, for ff_lapse_leases. Only the claim itself
--- ever writes its number into executions, so one without leases will have none. Returns how many it looked into.
-CREATE OR REPLACE FUNCTION ff_sweep_grants(p_limit integer) RETURNS integer LANGUAGE plpgsql
+-- Looks into claims whose time has come: those none of whose leases are left are removed, the others are looked into
+-- again when the first of their leases would lapse. Lapsed leases stay due, for ff_lapse_leases, which may fail or have
+-- to leave them for long; so each call begins after the claim at which the last one stopped. Only the claim itself ever
+-- writes its number into executions, so one without leases will have none. Returns where it stopped, NULL at the end, and
+-- how many are no longer due.
+CREATE OR REPLACE FUNCTION ff_sweep_grants(p_after_ms bigint, p_after bigint, p_limit integer)
+RETURNS TABLE (look_at_ms bigint, claim_no bigint, done integer) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_now bigint := ff_now_ms();
   v_due bigint[];
+  v_times bigint[];
+  v_count integer;
   v_over bigint[];
   v_open bigint[];
   v_next bigint[];
 BEGIN
   PERFORM ff_require_read_committed();
-  v_due := ARRAY(
-    SELECT claim_no FROM ff_grant WHERE look_at_ms <= v_now ORDER BY look_at_ms LIMIT p_limit FOR UPDATE SKIP LOCKED);
+  SELECT array_agg(claim_no), array_agg(look_at_ms), count(*) INTO v_due, v_times, v_count FROM (
+    SELECT claim_no, look_at_ms FROM ff_grant
+    WHERE look_at_ms BETWEEN p_after_ms AND v_now AND (look_at_ms, claim_no) > (p_after_ms, p_after)
+    ORDER BY look_at_ms, claim_no LIMIT p_limit FOR UPDATE SKIP LOCKED) due;
   -- Read in a later statement than the one that locked them: their executions must be at least as new.
   SELECT array_agg(g.claim_no) FILTER (WHERE m.next_ms IS NULL), array_agg(g.claim_no) FILTER (WHERE m.next_ms > v_now),
          array_agg(m.next_ms) FILTER (WHERE m.next_ms > v_now)
@@ -152,7 +159,10 @@ BEGIN
   FOR i IN 1..coalesce(cardinality(v_open), 0) LOOP
     UPDATE ff_grant SET look_at_ms = v_next[i] WHERE claim_no = v_open[i];
   END LOOP;
-  RETURN coalesce(cardinality(v_over), 0) + coalesce(cardinality(v_open), 0);
+  -- Locked rows are left out before the limit is counted: fewer than that are the last.
+  IF v_count < p_limit THEN v_times := NULL; v_due := NULL; END IF;
+  RETURN QUERY
+  SELECT v_times[v_count], v_due[v_count], coalesce(cardinality(v_over), 0) + coalesce(cardinality(v_open), 0);
 END $$;
 
 -- Takes leases away from their workers. p_lease_ids names the lease, or NULL for whichever is held now. The retry

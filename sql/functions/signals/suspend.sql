@@ -102,12 +102,10 @@ BEGIN
   RETURN v_due;
 END $$;
 
--- Writes an event of the signal family that changes no state.
-CREATE OR REPLACE FUNCTION ff_tell_signal(p_row ff_locked, p_type text, p_detail jsonb) RETURNS void LANGUAGE plpgsql AS $$
+-- Writes events of the signal family that change no state, one about each of some locked rows.
+CREATE OR REPLACE FUNCTION ff_tell_signal(p_rows ff_locked[], p_type text, p_details jsonb[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM ff_log_events('signal', ff_now_ms(), 1, ARRAY[p_type], ARRAY[p_row.execution_id], ARRAY[p_row.partition_key],
-    ARRAY[p_row.attempt_index], ARRAY[p_row.lease_epoch], NULL, ARRAY[p_row.namespace], ARRAY[p_row.tags],
-    ARRAY[p_detail], ARRAY[p_row.route_id], ARRAY[p_row.flow_id]);
+  PERFORM ff_tell_locked('signal', p_type, ff_now_ms(), p_rows, p_details);
 END $$;
 
 -- Handles locked executions whose suspension timer fired. A timed-out wait ends its execution (`execution_timed_out`),
@@ -137,7 +135,8 @@ BEGIN
       RETURN QUERY SELECT r.execution_id, 'delayed', NULL::integer, ff_escalate(r, v_wait);
     ELSIF v_wait IS NOT NULL THEN
       PERFORM ff_close_waitpoints(r.execution_id, v_wait, 'timed_out');
-      PERFORM ff_tell_signal(r, 'timed_out', jsonb_build_object('wait', v_wait -> 'name', 'on_timeout', v_wait -> 'on_timeout'));
+      PERFORM ff_tell_signal(ARRAY[r], 'timed_out',
+        ARRAY[jsonb_build_object('wait', v_wait -> 'name', 'on_timeout', v_wait -> 'on_timeout')]);
       v_told := ff_settle(
         CASE v_wait ->> 'on_timeout' WHEN 'fail' THEN 'fail_suspended' WHEN 'cancel' THEN 'cancel' ELSE 'time_out' END,
         ARRAY[r], NULL, NULL, ARRAY['suspension_timeout:' || (v_wait ->> 'name')], ARRAY['timeout'], 'engine');
@@ -182,7 +181,7 @@ BEGIN
       RETURNING name)
     SELECT array_agg(name ORDER BY name) INTO v_names FROM closed;
     IF v_names IS NOT NULL THEN
-      PERFORM ff_tell_signal(r, 'waitpoints_expired', jsonb_build_object('waitpoints', to_jsonb(v_names)));
+      PERFORM ff_tell_signal(ARRAY[r], 'waitpoints_expired', ARRAY[jsonb_build_object('waitpoints', to_jsonb(v_names))]);
     END IF;
     PERFORM ff_time_waitpoints(r.execution_id, r.partition_key);
   END LOOP;

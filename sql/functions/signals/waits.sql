@@ -50,12 +50,12 @@ END $$;
 
 -- Whether a signal adds a satisfier to a leaf that takes it. A leaf that counts signals always gains one; the others
 -- only if no earlier signal came from the same source or waitpoint.
-CREATE OR REPLACE FUNCTION ff_signal_adds(p_condition jsonb, p_waitpoint text, p_signal ff_signal) RETURNS boolean
+CREATE OR REPLACE FUNCTION ff_signal_adds(p_condition jsonb, p_waitpoint uuid, p_waitpoint_name text, p_signal ff_sent_signal) RETURNS boolean
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
   RETURN EXISTS (
     SELECT FROM ff_leaves(p_condition) l
-    WHERE l -> 'waitpoints' ? p_waitpoint AND (l ->> 'match' IS NULL OR l ->> 'match' = p_signal.name)
+    WHERE l -> 'waitpoints' ? p_waitpoint_name AND (l ->> 'match' IS NULL OR l ->> 'match' = p_signal.name)
       AND (l ->> 'by' = 'signals' OR NOT EXISTS (
         SELECT FROM (SELECT DISTINCT n FROM jsonb_array_elements_text(l -> 'waitpoints') n) u
         CROSS JOIN LATERAL (
@@ -65,7 +65,7 @@ BEGIN
           SELECT waitpoint_id, source_type, source_identity FROM ff_signal
           WHERE execution_id = p_signal.execution_id AND waitpoint_id = w.waitpoint_id
             AND (l ->> 'match' IS NULL OR name = l ->> 'match') OFFSET 0) s
-        WHERE CASE l ->> 'by' WHEN 'waitpoints' THEN s.waitpoint_id = p_signal.waitpoint_id
+        WHERE CASE l ->> 'by' WHEN 'waitpoints' THEN s.waitpoint_id = p_waitpoint
               ELSE s.source_type = p_signal.source_type AND s.source_identity = p_signal.source_identity END)));
 END $$;
 
@@ -222,40 +222,62 @@ BEGIN
   RETURN v_seqs[v_low];
 END $$;
 
--- Stores how a wait ended, with the signals that matched it, and closes its waitpoints. From then on the step returns
--- that.
+-- How each of some waits ended, with the signals that matched it, up to the one that decided.
+CREATE OR REPLACE FUNCTION ff_wait_values(p_ids uuid[], p_waits jsonb[], p_untils integer[], p_outcome text) RETURNS jsonb[]
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  v_now bigint := ff_now_ms();
+BEGIN
+  RETURN ARRAY(
+    SELECT jsonb_build_object('outcome', p_outcome, 'endedAtMs', v_now, 'signals', coalesce(g.signals, '[]'))
+    FROM unnest(p_ids, p_waits, p_untils) WITH ORDINALITY u(id, wait, until, ord)
+    CROSS JOIN LATERAL (
+      SELECT jsonb_agg(jsonb_build_object(
+        'signalId', s.signal_id, 'waitpoint', w.name, 'name', s.name, 'payload', s.payload,
+        'source', jsonb_build_object('type', s.source_type, 'identity', s.source_identity),
+        'acceptedAtMs', s.accepted_at_ms) ORDER BY s.seq) AS signals
+      FROM (SELECT waitpoint_id, name FROM ff_waitpoint
+            WHERE execution_id = u.id AND retired_by = 0 AND step_name = u.wait ->> 'name' AND step_key = u.wait ->> 'key' OFFSET 0) w
+      CROSS JOIN LATERAL (
+        SELECT * FROM ff_signal WHERE execution_id = u.id AND waitpoint_id = w.waitpoint_id AND seq <= u.until OFFSET 0) s
+      -- The one that decided has been found to fit.
+      WHERE s.seq = u.until OR ff_signal_fits(u.wait -> 'condition', w.name, s.name)) g
+    ORDER BY u.ord);
+END $$;
+
+-- Stores how a wait ended, and closes its waitpoints. From then on the step returns that.
 CREATE OR REPLACE FUNCTION ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
   v_until integer := CASE p_outcome WHEN 'satisfied' THEN ff_deciding_signal(p_id, p_wait) ELSE 2147483647 END;
-  v_value jsonb;
+  v_values jsonb[] := ff_wait_values(ARRAY[p_id], ARRAY[p_wait], ARRAY[v_until], p_outcome);
 BEGIN
-  SELECT jsonb_build_object('outcome', p_outcome, 'endedAtMs', ff_now_ms(), 'signals', coalesce(jsonb_agg(jsonb_build_object(
-    'signalId', s.signal_id, 'waitpoint', w.name, 'name', s.name, 'payload', s.payload,
-    'source', jsonb_build_object('type', s.source_type, 'identity', s.source_identity),
-    'acceptedAtMs', s.accepted_at_ms) ORDER BY s.seq), '[]'))
-  INTO v_value
-  FROM (SELECT waitpoint_id, name FROM ff_waitpoint
-        WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key' OFFSET 0) w
-  CROSS JOIN LATERAL (
-    SELECT * FROM ff_signal WHERE execution_id = p_id AND waitpoint_id = w.waitpoint_id AND seq <= v_until OFFSET 0) s
-  WHERE ff_signal_fits(p_wait -> 'condition', w.name, s.name);
-  UPDATE ff_step SET value = v_value
+  UPDATE ff_step SET value = v_values[1]
   WHERE execution_id = p_id AND retired_by = 0 AND name = p_wait ->> 'name' AND key = p_wait ->> 'key'
     AND kind = 'wait' AND value ->> 'outcome' = 'pending';
   PERFORM ff_close_waitpoints(p_id, p_wait, p_outcome);
-  RETURN v_value;
+  RETURN v_values[1];
 END $$;
 
--- Closes the waitpoints of a wait. Their timers are removed when no waitpoint of the execution needs one any more.
+-- Closes the waitpoints of a wait.
 CREATE OR REPLACE FUNCTION ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE ff_waitpoint SET closed_at_ms = ff_now_ms(), close_reason = p_reason
   WHERE execution_id = p_id AND retired_by = 0 AND step_name = p_wait ->> 'name' AND step_key = p_wait ->> 'key'
     AND closed_at_ms IS NULL;
-  IF NOT EXISTS (SELECT FROM ff_waitpoint WHERE execution_id = p_id AND retired_by = 0 AND closed_at_ms IS NULL) THEN
-    DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
-      SELECT timer_id FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = p_id FOR UPDATE SKIP LOCKED));
-  END IF;
+  PERFORM ff_drop_waitpoint_timers(ARRAY[p_id]);
+END $$;
+
+-- Removes the timers of waitpoints of locked executions none of whose waitpoints need one any more.
+CREATE OR REPLACE FUNCTION ff_drop_waitpoint_timers(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  v_ids uuid[] := ARRAY(
+    SELECT u.id FROM unnest(p_ids) u(id)
+    LEFT JOIN LATERAL (
+      SELECT true AS is_open FROM ff_waitpoint WHERE execution_id = u.id AND retired_by = 0 AND closed_at_ms IS NULL LIMIT 1) w ON true
+    WHERE w.is_open IS NULL);
+BEGIN
+  DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
+    SELECT timer_id FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = ANY (v_ids) FOR UPDATE SKIP LOCKED));
 END $$;
 
 -- Ends the suspension of p_row, locked, with its tags. With a wait, that wait has ended; without one, something else it

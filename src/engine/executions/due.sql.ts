@@ -68,15 +68,35 @@ export function lapseLeases(
   });
 }
 
-/** Returns how many claims were looked into. */
-export async function sweepGrants(database: Database, limit: number): Promise<number> {
-  const rows = await run<{ seen: number }>(database, {
+/** Where a sweep of claims stopped: the time at which it was to be looked into, and its number. */
+export interface ClaimKey {
+  lookAtMs: number;
+  claimNo: number;
+}
+
+const SWEPT_CLAIMS = withColumns(
+  columnsOf<{ [Part in keyof ClaimKey]: ClaimKey[Part] | null }>()('lookAtMs', 'claimNo'),
+  columnsOf<{ done: number }>()('done'),
+);
+
+/**
+ * Looks into claims whose time has come, after this one. Returns how many are no longer due, and where it stopped: null
+ * at the end.
+ */
+export async function sweepGrants(
+  database: Database,
+  after: ClaimKey,
+  limit: number,
+): Promise<{ next: ClaimKey | null; done: number }> {
+  const rows = await run(database, {
     doing: 'sweeping claims',
-    text: `SELECT ${database.prefix}ff_sweep_grants($1) AS seen`,
-    params: [limit],
+    columns: SWEPT_CLAIMS,
+    text: `SELECT ${SWEPT_CLAIMS.list} FROM ${database.prefix}ff_sweep_grants($1, $2, $3)`,
+    params: [after.lookAtMs, after.claimNo, limit],
     repeatable: 'yes',
   });
-  return rows[0]!.seen;
+  const { lookAtMs, claimNo, done } = rows[0]!;
+  return { next: lookAtMs === null || claimNo === null ? null : { lookAtMs, claimNo }, done };
 }
 
 const TIMER = withColumns(

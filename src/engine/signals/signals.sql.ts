@@ -175,10 +175,12 @@ function signalParams(call: SignalCall): unknown[] {
 }
 
 const SIGNAL_TYPES = `uuid smallint uuid text text text bigint uuid text text text jsonb text boolean integer bigint`;
-const parameters = (suffix: '' | '[]'): string =>
+const parametersOf = (suffix: '' | '[]'): string =>
   SIGNAL_TYPES.split(' ')
     .map((type, place) => `$${place + 1}::${type}${suffix}`)
     .join(', ');
+const ONE_SIGNAL = parametersOf('');
+const MANY_SIGNALS = parametersOf('[]');
 
 /** Repeatable, because of its idempotency key. */
 export async function deliverSignal(database: Database, call: SignalCall): Promise<SignalAnswer> {
@@ -187,7 +189,7 @@ export async function deliverSignal(database: Database, call: SignalCall): Promi
     {
       doing: 'delivering a signal',
       columns: DELIVERED,
-      text: `SELECT ${DELIVERED.list} FROM ${database.prefix}ff_deliver_signal(${parameters('')})`,
+      text: `SELECT ${DELIVERED.list} FROM ${database.prefix}ff_deliver_signal(${ONE_SIGNAL})`,
       params: signalParams(call),
       repeatable: 'yes',
     },
@@ -207,7 +209,7 @@ export async function deliverSignals(
   const rows = await run(database, {
     doing: 'delivering signals',
     columns: DELIVERED_TOGETHER,
-    text: `SELECT ${DELIVERED_TOGETHER.list} FROM ${database.prefix}ff_deliver_signals(${parameters('[]')})`,
+    text: `SELECT ${DELIVERED_TOGETHER.list} FROM ${database.prefix}ff_deliver_signals(${MANY_SIGNALS})`,
     params: all[0]!.map((_, column) => all.map((params) => params[column])),
     repeatable: 'yes',
     waits: 'once',

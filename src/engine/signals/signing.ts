@@ -11,9 +11,20 @@ import { deriveKey, openToken, printOf, signToken, type TokenContent } from './t
 /** One secret, or several: the first makes new keys, the others still verify. */
 export type SigningSecret = string | readonly string[];
 
+/** Key ids whose keys a process remembers; keys rotate, so few are in use. */
+const MAX_KEY_IDS = 32;
+
+/** A key, and the print of the secret it is derived from. */
+interface SigningKey {
+  print: string;
+  key: Buffer;
+}
+
 /** Signs and opens tokens with the configured secrets. */
 export class Signing {
   readonly #schema: string;
+  /** By key id. Only of tokens that were signed or opened: a stranger can make up as many ids as he likes. */
+  readonly #keys = new Map<string, readonly SigningKey[]>();
   /** By print; new keys are made from the first. */
   readonly #secrets: ReadonlyMap<string, string>;
 
@@ -34,19 +45,37 @@ export class Signing {
   }
 
   sign(content: TokenContent, print: string): string {
-    const secret = this.#secrets.get(print);
-    if (secret === undefined)
-      throw notConfigured(`key ${content.kid} was made from a secret that this process does not have`);
-    return signToken(content, deriveKey(secret, this.#schema, content.kid));
+    const { kid } = content;
+    const keys = this.#keysOf(kid);
+    const found = keys.find((key) => key.print === print);
+    if (found === undefined)
+      throw notConfigured(`key ${kid} was made from a secret that this process does not have`);
+    this.#remember(kid, keys);
+    return signToken(content, found.key);
   }
 
   /**
    * Returns a token's content and the secret that signed it; undefined when no secret did. Does not ask the database.
    */
   open(token: string): (TokenContent & { print: string }) | undefined {
-    return openToken(token, (kid) =>
-      [...this.#secrets].map(([print, secret]) => ({ print, key: deriveKey(secret, this.#schema, kid) })),
-    );
+    let keys: readonly SigningKey[] = [];
+    const content = openToken(token, (kid) => (keys = this.#keysOf(kid)));
+    if (content !== undefined) this.#remember(content.kid, keys);
+    return content;
+  }
+
+  #keysOf(kid: string): readonly SigningKey[] {
+    const derived = ([print, secret]: [string, string]): SigningKey => ({
+      print,
+      key: deriveKey(secret, this.#schema, kid),
+    });
+    return this.#keys.get(kid) ?? [...this.#secrets].map(derived);
+  }
+
+  #remember(kid: string, keys: readonly SigningKey[]): void {
+    if (this.#keys.has(kid)) return;
+    if (this.#keys.size >= MAX_KEY_IDS) this.#keys.clear();
+    this.#keys.set(kid, keys);
   }
 }
 

@@ -23,7 +23,7 @@ function newReconcilers(): Reconciler[] {
 /** Act on everything else. */
 function newChores(): Chore[] {
   return [
-    oldClaims,
+    oldClaims(),
     eventPositions,
     oldEvents,
     oldKeys,

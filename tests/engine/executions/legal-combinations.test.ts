@@ -1,6 +1,6 @@
 /**
- * The model and its twin in SQL agree: which states are legal, how they read, what a transition results in, and what
- * follows a failure. Compared over whole cross products, in a few set-wise queries.
+ * The model and its twin in SQL agree: which states are legal, how they read, what a transition results in, what
+ * follows a failure, and the id of a lease. Compared over whole cross products, in a few set-wise queries.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
@@ -21,6 +21,7 @@ import {
   TERMINAL_OUTCOMES,
   type StateVector,
 } from '../../../src/contract/states.ts';
+import { leaseIdOf } from '../../../src/model/lease-id.ts';
 import { publicState } from '../../../src/model/public-state.ts';
 import { backoffMs, DEFAULT_BACKOFF, decideRetry } from '../../../src/model/retry.ts';
 import type { StoredBackoff, StoredRetryPolicy } from '../../../src/model/retry.ts';
@@ -32,6 +33,7 @@ import {
   type Transition,
 } from '../../../src/model/transitions.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
+import { picks } from '../../setup/chance.ts';
 import { plainDatabase } from '../../setup/database.ts';
 
 let database: TestDatabase;
@@ -253,5 +255,29 @@ describe('whether a failure is retried', () => {
       return decideRetry(POLICIES[p - 1] ?? undefined, failure, 0).retry !== again;
     });
     expect(differing).toEqual([]);
+  });
+});
+
+/** Around the ends of the digits that an id has room for, and far beyond them. */
+const EPOCHS = [0, 1, 2, 255, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1, 2 ** 32, 2 ** 32 + 1, 2 ** 40, 2 ** 53 - 1];
+const UUIDS = ['00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff'];
+
+function randomUuids(count: number): string[] {
+  const pick = picks(20_265);
+  const digits = (length: number) => Array.from({ length }, () => pick(16).toString(16)).join('');
+  return Array.from({ length: count }, () => [8, 4, 4, 4, 12].map(digits).join('-'));
+}
+
+describe('the id of a lease', () => {
+  it('is that of the model, for any execution and any epoch', async () => {
+    const pick = picks(4_711);
+    const epochs = [...EPOCHS, ...Array.from({ length: 30 }, (_, bits) => pick(2 ** (bits + 24)))];
+    const uuids = [...UUIDS, ...randomUuids(200)];
+    const { rows } = await database.query<{ uuid: string; epoch: number; id: string }>(
+      `SELECT uuid, epoch, ff_lease_id(uuid, epoch) AS id FROM unnest($1::uuid[]) uuid, unnest($2::bigint[]) epoch`,
+      [uuids, epochs],
+    );
+    expect(rows).toHaveLength(uuids.length * epochs.length);
+    expect(rows.filter(({ uuid, epoch, id }) => leaseIdOf(uuid, epoch) !== id)).toEqual([]);
   });
 });

@@ -38,11 +38,11 @@ async function sender(): Promise<{ connection: Connection; statements: string[] 
   return { connection, statements };
 }
 
-async function suspended(count: number): Promise<Claim[]> {
+async function suspended(count: number, needed = 1): Promise<Claim[]> {
   const kind = newKind();
   for (let n = 0; n < count; n += 1) await bench.submit({ kind });
   const claims = await bench.claim({ kinds: [kind], limit: count });
-  const condition = leaf(1, 'signals', ['door']);
+  const condition = leaf(needed, 'signals', ['door']);
   for (const claim of claims) await bench.port.suspend(claim, { waits: [{ name: 'wait', condition }] });
   return claims;
 }
@@ -85,6 +85,29 @@ describe('signals sent together', () => {
       [uuidOf(claim.executionId)],
     );
     expect(rows.map(({ name }) => name as string)).toEqual(names);
+  });
+
+  it('to several executions count in turn for each, until its condition is met', async () => {
+    const claims = await suspended(3, 2);
+    const names = ['first', 'second', 'third'];
+    const calls = names.flatMap((name) => claims.map(({ executionId }) => ({ executionId, name })));
+    const answers = await Promise.all(
+      calls.map(({ executionId, name }) =>
+        bench.engine.waitpoints.approve(executionId, 'door', { ...by('ann'), name }),
+      ),
+    );
+    expect(answers.map((answer) => ('effect' in answer ? answer.effect : answer.outcome))).toEqual([
+      ...claims.map(() => 'counted'),
+      ...claims.map(() => 'resumed'),
+      ...claims.map(() => 'closed'),
+    ]);
+    const { rows } = await bench.database.query<{ names: string[]; effects: string[] }>(
+      `SELECT ARRAY(SELECT x ->> 'name' FROM jsonb_array_elements(s.value -> 'signals') x) AS names,
+              ARRAY(SELECT g.effect FROM ff_signal g WHERE g.execution_id = s.execution_id ORDER BY g.seq) AS effects
+       FROM ff_step s WHERE s.execution_id = ANY ($1)`,
+      [claims.map(({ executionId }) => uuidOf(executionId))],
+    );
+    expect(rows).toEqual(claims.map(() => ({ names: ['first', 'second'], effects: ['counted', 'resumed'] })));
   });
 
   it('are refused one by one', async () => {

@@ -195,7 +195,7 @@ END $$`;
 
 /** Removes claims by their age, as if no lease were ever renewed. */
 const SWEEP_BY_AGE = `
-CREATE FUNCTION naive_sweep_by_age(p_limit integer) RETURNS integer LANGUAGE plpgsql ${SETTINGS} AS $$
+CREATE FUNCTION naive_sweep_by_age(p_after_ms bigint, p_after bigint, p_limit integer) RETURNS integer LANGUAGE plpgsql ${SETTINGS} AS $$
 BEGIN
   DELETE FROM ff_grant WHERE acquired_at_ms + lease_ms <= ff_now_ms();
   RETURN 0;
@@ -203,7 +203,7 @@ END $$`;
 
 /** Lets go of every claim it has looked into until its leases would lapse if they were renewed now. */
 const SWEEP_BY_RENEWAL = `
-CREATE FUNCTION naive_sweep_by_renewal(p_limit integer) RETURNS integer LANGUAGE plpgsql ${SETTINGS} AS $$
+CREATE FUNCTION naive_sweep_by_renewal(p_after_ms bigint, p_after bigint, p_limit integer) RETURNS integer LANGUAGE plpgsql ${SETTINGS} AS $$
 BEGIN
   DELETE FROM ff_grant g WHERE look_at_ms <= ff_now_ms() AND NOT EXISTS (
     SELECT FROM ${STATE} e WHERE e.execution_id = ANY (g.execution_ids) AND e.claim_no = g.claim_no);

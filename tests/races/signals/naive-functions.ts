@@ -57,7 +57,7 @@ BEGIN
   SELECT 1, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count, attempt_state,
          NULL, NULL, NULL, NULL, '{}', retain_ms
   INTO r FROM ff_execution WHERE execution_id = p_id FOR UPDATE;
-  PERFORM ff_tell_signal(r, 'delivered', '{}');
+  PERFORM ff_tell_signal(ARRAY[r], 'delivered', ARRAY['{}'::jsonb]);
   IF v_effect = 'resumed' THEN
     PERFORM ff_resume(r, w.wait, 'satisfied', 'somebody');
   END IF;
