@@ -267,3 +267,27 @@ BEGIN
     v_pass := v_pass + (v_removed = 0)::integer;
   END LOOP;
 END $$;
+
+-- A worker that has finished asks for more: one round trip and one commit instead of two. A claim never waits, so the
+-- completions are left to a call of their own if one of their rows is held, or if members of a flow would have to be
+-- locked with them; `told` is NULL then.
+CREATE OR REPLACE FUNCTION ff_complete_and_claim(
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[],
+  p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text,
+  p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint,
+  OUT told boolean, OUT others json, OUT effects json,
+  OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer
+) LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+DECLARE
+  v_free bigint;
+BEGIN
+  PERFORM ff_require_read_committed();
+  SELECT count(*) INTO v_free FROM (
+    SELECT 1 FROM ff_execution WHERE execution_id = ANY (p_ids) AND flow_id IS NULL FOR UPDATE SKIP LOCKED) x;
+  IF v_free = cardinality(p_ids) THEN
+    SELECT * INTO told, others, effects FROM ff_complete(p_ids, p_partitions, p_attempts, p_epochs, p_results);
+  END IF;
+  SELECT * INTO pages, next_due_in_ms, route_high, passed_by
+  FROM ff_claim(p_routes, p_ranks, p_afters, p_limit, p_worker_id, p_worker_instance_id, p_claim_id, p_lease_ms);
+END $$;

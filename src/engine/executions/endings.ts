@@ -16,6 +16,7 @@ import {
   completeExecutions,
   failExecutions,
   releaseExecutions,
+  type CompletedAnswer,
   type CompleteRow,
   type FailRow,
   type FailedAnswer,
@@ -61,9 +62,9 @@ export function createEndings(context: EngineContext): Endings {
     sizeOf: () => 0,
     run: (keys) => release(context, keys),
   });
+  context.completions = completions;
   return {
-    complete: (lease, result) =>
-      completions.add({ ...leaseKey(lease, 'lease'), result: encodeJson(result, 'result') }),
+    complete: (lease, result) => completions.add(completeRow(lease, result)),
     fail: (lease, failure) => failures.add(failRow(lease, failure)),
     release: (lease) => releases.add(leaseKey(lease, 'lease')),
     async settled() {
@@ -72,10 +73,24 @@ export function createEndings(context: EngineContext): Endings {
   };
 }
 
+/** Key by key: a spread would cost more than the rest of the call. */
+function completeRow(lease: LeaseRef, result: unknown): CompleteRow {
+  const { uuid, partition, attemptIndex, leaseEpoch } = leaseKey(lease, 'lease');
+  return { uuid, partition, attemptIndex, leaseEpoch, result: encodeJson(result, 'result') };
+}
+
 const COMPLETED: CompleteOutcome = Object.freeze({ outcome: 'completed', repeated: false });
 
 async function complete(context: EngineContext, rows: CompleteRow[]): Promise<CompleteOutcome[]> {
-  const { told, others, effects } = await completeExecutions(context.database, rows);
+  return completed(context, rows, await completeExecutions(context.database, rows));
+}
+
+/** Announces what was completed and returns the outcomes in the order of the rows. */
+export function completed(
+  context: EngineContext,
+  rows: readonly CompleteRow[],
+  { told, others, effects }: CompletedAnswer,
+): CompleteOutcome[] {
   const byId = new Map(others?.map((other) => [other.uuid, other]));
   const dueInMs = told ? 0 : null;
   const answers = rows.map(({ uuid }): Answer => byId.get(uuid) ?? { uuid, outcome: 'completed', dueInMs });

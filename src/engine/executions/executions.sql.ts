@@ -237,22 +237,31 @@ export interface CompleteRow extends LeaseKey {
 /** What an outcome did to members of a flow, or caused to be done. */
 export type FlowEffect = Pick<Answered<'unblocked' | 'skipped' | 'more'>, 'uuid' | 'outcome' | 'routeId'>;
 
-/** `told`: a parent is to be notified at once. What is not in `others` was completed by this call. */
-const COMPLETED = columnsOf<{ told: boolean; others: LeaseAnswer[] | null; effects: FlowEffect[] | null }>()(
-  'told',
-  'others',
-  'effects',
-);
+/** `told`: whether a parent is to be notified at once. What is not in `others` was completed by this call. */
+export const COMPLETED = columnsOf<{
+  told: boolean | null;
+  others: LeaseAnswer[] | null;
+  effects: FlowEffect[] | null;
+}>()('told', 'others', 'effects');
+
+export type CompletedAnswer = RowOf<typeof COMPLETED>;
+
+/** The arguments of a completion, and their parameters. */
+export const COMPLETE_ARGUMENTS = `${LEASE_ARRAYS}, ${JSON_VALUES('$5')}`;
+
+export function completeParams(rows: readonly CompleteRow[]): unknown[] {
+  return [...leaseArrays(rows), jsonValues(rows.map((row) => row.result))];
+}
 
 export async function completeExecutions(
   database: Database,
   rows: readonly CompleteRow[],
-): Promise<RowOf<typeof COMPLETED>> {
+): Promise<CompletedAnswer> {
   const answer = await run(database, {
     doing: 'completing executions',
     columns: COMPLETED,
-    text: `SELECT ${COMPLETED.list} FROM ${database.prefix}ff_complete(${LEASE_ARRAYS}, ${JSON_VALUES('$5')})`,
-    params: [...leaseArrays(rows), jsonValues(rows.map((row) => row.result))],
+    text: `SELECT ${COMPLETED.list} FROM ${database.prefix}ff_complete(${COMPLETE_ARGUMENTS})`,
+    params: completeParams(rows),
     repeatable: 'yes',
   });
   return onlyRow('completing executions', answer);

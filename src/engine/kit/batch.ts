@@ -32,6 +32,15 @@ interface Waiting<Item, Answer> {
   reject(error: unknown): void;
 }
 
+/** Items that another statement carries. Exactly one of the two is called, once. */
+export interface Lent<Item, Answer> {
+  readonly items: Item[];
+  /** In the order of the items. */
+  answer(answers: readonly Answer[]): void;
+  /** The other statement failed, or it is unknown whether it happened. */
+  sendAlone(): void;
+}
+
 export class Batch<Item, Answer> {
   readonly #options: BatchOptions<Item, Answer>;
   #waiting: Waiting<Item, Answer>[] = [];
@@ -50,6 +59,28 @@ export class Batch<Item, Answer> {
       this.#waiting.push({ item, resolve, reject });
       this.#schedule();
     });
+  }
+
+  /**
+   * Hands over whatever waits to a statement that leaves now anyway, if it is at most `most`. It counts as a flight
+   * until it is answered or sent alone.
+   */
+  lend(most: number): Lent<Item, Answer> | undefined {
+    const { maxFlights } = this.#options;
+    if (this.#waiting.length === 0 || this.#waiting.length > most || this.#flights >= maxFlights) return;
+    const batch = this.#take();
+    if (batch.length === 0) return;
+    this.#flights += 1;
+    return {
+      items: batch.map((waiting) => waiting.item),
+      answer: (answers) => {
+        this.#answer(batch, answers);
+        this.#landed();
+      },
+      sendAlone: () => {
+        void this.#run(batch).finally(() => this.#landed());
+      },
+    };
   }
 
   /** Resolves when every call made so far has its answer. */
@@ -77,22 +108,19 @@ export class Batch<Item, Answer> {
     // Whatever waits is behind in its line: the answer it waits for schedules again.
     if (batch.length === 0) return;
     this.#flights += 1;
-    void this.#run(batch).finally(() => {
-      this.#flights -= 1;
-      if (this.#waiting.length > 0) this.#schedule();
-      else for (const resolve of this.#whenIdle.splice(0)) resolve();
-    });
+    void this.#run(batch).finally(() => this.#landed());
     if (this.#waiting.length > 0) this.#schedule();
+  }
+
+  #landed(): void {
+    this.#flights -= 1;
+    if (this.#waiting.length > 0) this.#schedule();
+    else for (const resolve of this.#whenIdle.splice(0)) resolve();
   }
 
   async #run(batch: Waiting<Item, Answer>[]): Promise<void> {
     try {
-      const answers = await this.#options.run(batch.map((waiting) => waiting.item));
-      batch.forEach((waiting, index) => {
-        const answer = answers[index]!;
-        waiting.resolve(answer);
-        this.#leaveLine(waiting.item, answer);
-      });
+      this.#answer(batch, await this.#options.run(batch.map((waiting) => waiting.item)));
     } catch (error) {
       if (batch.length === 1 || !this.#options.isItemFault(error)) {
         for (const waiting of batch) {
@@ -105,6 +133,14 @@ export class Batch<Item, Answer> {
       await this.#run(batch.slice(0, middle));
       await this.#run(batch.slice(middle));
     }
+  }
+
+  #answer(batch: Waiting<Item, Answer>[], answers: readonly (Answer | Promise<Answer>)[]): void {
+    batch.forEach((waiting, index) => {
+      const answer = answers[index]!;
+      waiting.resolve(answer);
+      this.#leaveLine(waiting.item, answer);
+    });
   }
 
   #take(): Waiting<Item, Answer>[] {

@@ -6,6 +6,9 @@ import type { Database } from '../database/database.ts';
 import type { Transactions } from '../database/transactions.ts';
 import type { DemandMemory } from '../executions/claiming/seek-positions.ts';
 import type { DoubtfulClaim } from '../executions/claiming/doubtful-claims.ts';
+import type { CompleteOutcome } from '../../contract/protocol.ts';
+import type { CompleteRow } from '../executions/executions.sql.ts';
+import type { Batch } from './batch.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from '../executions/waiting.ts';
 import type { FlowWork } from '../flows/work.ts';
@@ -34,6 +37,8 @@ export interface EngineContext {
   demands: Map<string, DemandMemory>;
   /** Claim calls whose answer was lost: they may have been granted leases this process does not know of. */
   doubtful: DoubtfulClaim[];
+  /** Completions about to be sent, which a claim may take along. */
+  completions?: Pick<Batch<CompleteRow, CompleteOutcome>, 'lend'>;
   /** Queue rows this process has removed since the queue tables were last vacuumed. */
   counters: { dequeued: number };
   /** What runs beside the engine and stops with it: stopped first, and awaited while the database is still open. */

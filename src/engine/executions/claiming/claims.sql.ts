@@ -5,6 +5,13 @@ import type { Claim } from '../../../contract/protocol.ts';
 import { columns, columnsOf, inSchema, withColumns, type RowOf } from '../../database/columns.ts';
 import { onlyRow, run, type Database } from '../../database/database.ts';
 import { readUncompiled } from '../../database/uncompiled.ts';
+import {
+  COMPLETE_ARGUMENTS,
+  COMPLETED,
+  completeParams,
+  type CompletedAnswer,
+  type CompleteRow,
+} from '../executions.sql.ts';
 
 export interface ClaimCall {
   entries: { routeId: number; rank: number | null; afterSeq: number }[];
@@ -64,27 +71,60 @@ const ANSWERED = withColumns(
   ),
 );
 
+/** A claim whose answer was lost may have been granted leases; sending it again would take more instead of those. */
 export async function claimExecutions(database: Database, call: ClaimCall): Promise<ClaimAnswer> {
   const answer = await run(database, {
     doing: 'claiming executions',
     columns: ANSWERED,
     text: `SELECT ${ANSWERED.list} FROM ${database.prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6,
       $7::uuid, $8)`,
-    params: [
-      call.entries.map((entry) => entry.routeId),
-      call.entries.map((entry) => entry.rank),
-      call.entries.map((entry) => entry.afterSeq),
-      call.limit,
-      call.workerId,
-      call.workerInstanceId,
-      call.claimId,
-      call.leaseMs,
-    ],
-    // A claim whose answer was lost may have been granted leases; sending it again would take more instead of those.
+    params: claimParams(call),
     repeatable: 'no',
   });
-  const { pages, routeHigh, ...rest } = onlyRow('claiming executions', answer);
-  return { rows: pages.flatMap(rowsOf), routeHigh: routeHigh ?? 0, ...rest };
+  return toAnswer(onlyRow('claiming executions', answer));
+}
+
+export interface CompletedAndClaimed {
+  /** Null when nothing was completed, because that would have had to wait. */
+  completed: CompletedAnswer | null;
+  claimed: ClaimAnswer;
+}
+
+const BOTH = withColumns(COMPLETED, ANSWERED);
+
+/** Both in one transaction: completions that are ready to be sent, and the claim for what comes after them. */
+export async function completeAndClaim(
+  database: Database,
+  rows: readonly CompleteRow[],
+  call: ClaimCall,
+): Promise<CompletedAndClaimed> {
+  const answer = await run(database, {
+    doing: 'completing and claiming executions',
+    columns: BOTH,
+    text: `SELECT ${BOTH.list} FROM ${database.prefix}ff_complete_and_claim(${COMPLETE_ARGUMENTS}, $6::integer[], $7::integer[],
+      $8::bigint[], $9, $10, $11, $12::uuid, $13)`,
+    params: [...completeParams(rows), ...claimParams(call)],
+    repeatable: 'no',
+  });
+  const row = onlyRow('completing and claiming executions', answer);
+  return { completed: row.told === null ? null : row, claimed: toAnswer(row) };
+}
+
+function claimParams(call: ClaimCall): unknown[] {
+  return [
+    call.entries.map((entry) => entry.routeId),
+    call.entries.map((entry) => entry.rank),
+    call.entries.map((entry) => entry.afterSeq),
+    call.limit,
+    call.workerId,
+    call.workerInstanceId,
+    call.claimId,
+    call.leaseMs,
+  ];
+}
+
+function toAnswer({ pages, nextDueInMs, routeHigh, passedBy }: RowOf<typeof ANSWERED>): ClaimAnswer {
+  return { rows: pages.flatMap(rowsOf), nextDueInMs, routeHigh: routeHigh ?? 0, passedBy };
 }
 
 /** Key by key: objects made in one place have one shape, and everything that reads them is several times faster. */

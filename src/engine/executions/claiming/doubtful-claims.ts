@@ -3,17 +3,20 @@
  * of; left alone they would lapse and cost the executions a retry for nothing. So a claim that failed with its
  * connection is remembered, and later claims first look for its leases.
  */
-import { isEngineError } from '../../../contract/errors.ts';
+import { isEngineError, isPassingTrouble } from '../../../contract/errors.ts';
 import type { ClaimRequest } from '../../../contract/protocol.ts';
 import { leaseIdOf } from '../../../model/lease-id.ts';
 import { renewLeases } from '../executions.sql.ts';
 import {
   claimExecutions,
+  completeAndClaim,
   readClaims,
   type ClaimAnswer,
   type ClaimCall,
   type ClaimRow,
+  type CompletedAndClaimed,
 } from './claims.sql.ts';
+import { completed } from '../endings.ts';
 import type { EngineContext } from '../../kit/context.ts';
 
 export interface DoubtfulClaim {
@@ -27,10 +30,13 @@ export interface DoubtfulClaim {
 
 const MAX_DOUBTFUL = 1_000;
 
+/** Completions that a claim takes along. More are a batch that is better sent beside it. */
+const MAX_ALONG = 16;
+
 /** Claims; if it is unknown whether the claim happened, remembers to look for its leases. */
 export async function claimSurely(context: EngineContext, call: ClaimCall): Promise<ClaimAnswer> {
   try {
-    return await claimExecutions(context.database, call);
+    return await claimTakingAlong(context, call);
   } catch (error) {
     if (isEngineError(error) && error.code === 'unavailable' && context.doubtful.length < MAX_DOUBTFUL) {
       // Counted from now, not from when it was sent: it may commit after the wait for its answer was given up.
@@ -40,6 +46,26 @@ export async function claimSurely(context: EngineContext, call: ClaimCall): Prom
     }
     throw error;
   }
+}
+
+/**
+ * A worker that has finished something asks for more at once: its completion shares the statement of the claim. When
+ * that fails, or a row is held by somebody else, each is sent on its own, except a claim that may have happened.
+ */
+async function claimTakingAlong(context: EngineContext, call: ClaimCall): Promise<ClaimAnswer> {
+  const along = context.completions?.lend(MAX_ALONG);
+  if (along === undefined) return claimExecutions(context.database, call);
+  let both: CompletedAndClaimed;
+  try {
+    both = await completeAndClaim(context.database, along.items, call);
+  } catch (error) {
+    along.sendAlone();
+    if (isPassingTrouble(error)) throw error;
+    return claimExecutions(context.database, call);
+  }
+  if (both.completed === null) along.sendAlone();
+  else along.answer(completed(context, along.items, both.completed));
+  return both.claimed;
 }
 
 /** What this worker's unanswered claims were granted. The leases are renewed, so that they count from now. */
