@@ -1250,6 +1250,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 beb7a644d6d2ffd5fade6189c059da53
 
+-- function ff_complete_and_claim(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[], p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, OUT told boolean, OUT others json, OUT effects json, OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 a8bcbbf7b290fc762cb1f24a59d301ac
+
 -- function ff_complete_conditions(p_taken ff_taken_signal[])
 --   returns ff_taken_signal[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100

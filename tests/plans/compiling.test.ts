@@ -77,6 +77,8 @@ async function sendingFunctions(): Promise<string[]> {
 
 /** Records which functions send statements: those on the stack of each call. */
 function noteSenders(recorder: Recorder, senders: Set<string>): Recorder {
+  // The function that sends is below what retries and names statements.
+  Error.stackTraceLimit = 50;
   const note = (): void => {
     const frames = `${new Error('sent').stack}`.matchAll(/at (?:async )?(?:\w+\.)*(\w+) /g);
     for (const frame of frames) senders.add(frame[1]!);

@@ -21,6 +21,7 @@ import { walkTold } from './told.ts';
 import {
   callsOn,
   claimBatch,
+  exchange,
   makeKnown,
   leaseOf,
   NO_LEASE_MS,
@@ -41,6 +42,7 @@ async function walkUnknown(database: Database): Promise<void> {
   const leases = unknownLeases(200);
   const calls = callsOn(database);
   await claimBatch(database, [1, 2], 200);
+  await exchange(database, leases, [1, 2]);
   await calls.renew(leases);
   await calls.complete(leases);
   await calls.fail(leases);

@@ -3,7 +3,12 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/engine/database/database.ts';
-import { claimExecutions, type ClaimRow } from '../../src/engine/executions/claiming/claims.sql.ts';
+import {
+  claimExecutions,
+  completeAndClaim,
+  type ClaimCall,
+  type ClaimRow,
+} from '../../src/engine/executions/claiming/claims.sql.ts';
 import {
   completeExecutions,
   failExecutions,
@@ -114,15 +119,29 @@ export async function claimBatch(
   limit: number,
   leaseMs: number = LONG_LEASE_MS,
 ): Promise<ClaimRow[]> {
-  const answer = await claimExecutions(database, {
+  return (await claimExecutions(database, claimCall(routes, limit, leaseMs))).rows;
+}
+
+function claimCall(routes: readonly number[], limit: number, leaseMs: number): ClaimCall {
+  return {
     entries: routes.map((routeId) => ({ routeId, rank: null, afterSeq: 0 })),
     limit,
     workerId: 'worker',
     workerInstanceId: 'worker-1',
     claimId: randomUUID(),
     leaseMs,
-  });
-  return answer.rows;
+  };
+}
+
+/** Completes and claims as many, in one statement. */
+export async function exchange(
+  database: Database,
+  leases: readonly LeaseKey[],
+  routes: readonly number[],
+): Promise<ClaimRow[]> {
+  const rows = leases.map((lease) => ({ ...lease, result: null }));
+  const { claimed } = await completeAndClaim(database, rows, claimCall(routes, leases.length, LONG_LEASE_MS));
+  return claimed.rows;
 }
 
 export function leaseOf({ uuid, partition, attemptIndex, leaseEpoch }: ClaimRow): LeaseKey {

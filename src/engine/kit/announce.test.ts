@@ -131,7 +131,7 @@ const APART = [
 const NO_OUTCOMES = new Set(
   `active eligible_now interrupted none runnable success terminal
    append complete fail lease_ pause record release renew spawn suspend
-   name route sleep`.split(/\s+/),
+   accepted name route sleep`.split(/\s+/),
 );
 
 it('the table has every outcome that the SQL functions return', () => {

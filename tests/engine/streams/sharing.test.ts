@@ -42,10 +42,12 @@ async function watched(): Promise<Watched> {
   pool.on('error', () => undefined);
   let asked = 0;
   const looks: string[][] = [];
+  /** An array is sent as a literal. */
+  const elementsOf = (literal: unknown): string[] => String(literal).replaceAll(/[{}"]/g, '').split(',');
   const watching: PoolLike = {
     query(config) {
       if (config.text.includes(STEPS)) asked += 1;
-      if (config.text.includes(HEADS)) looks.push(config.values[0] as string[]);
+      if (config.text.includes(HEADS)) looks.push(elementsOf(config.values[0]));
       return pool.query(config as pg.QueryConfig);
     },
   };

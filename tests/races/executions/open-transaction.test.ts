@@ -214,7 +214,8 @@ it('an open transaction that has used many keys makes no statement block others 
   const watched: PoolLike = {
     query(statement) {
       const { text, values } = statement;
-      if (text.includes('ff_submit_each(')) patience.push(Number(values.at(-1)) * (values[2] as []).length);
+      if (text.includes('ff_submit_each('))
+        patience.push(Number(values.at(-1)) * String(values[2]).split(',').length);
       return query(statement);
     },
   };
