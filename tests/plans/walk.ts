@@ -118,7 +118,7 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
 
 /** The life of some executions, so that every function runs each of its statements. */
 async function walkKnown(database: Database, kinds: readonly [string, string], each: number): Promise<void> {
-  const { routes, uuids } = await submitBatch(database, { kinds, count: 15 * each });
+  const { routes, uuids } = await submitBatch(database, { kinds, count: 17 * each });
   await submitBatch(database, { kinds, count: each, uuids: uuids.slice(0, 1) });
   const calls = callsOn(database);
   const take = async (leaseMs?: number) => (await claimBatch(database, routes, each, leaseMs)).map(leaseOf);
@@ -126,6 +126,7 @@ async function walkKnown(database: Database, kinds: readonly [string, string], e
   const held = await take();
   await calls.renew([...held, ...strangers]);
   await calls.complete([...held, ...strangers]);
+  await calls.complete((await exchange(database, await take(), routes)).map(leaseOf));
   await calls.fail([...(await take()), ...strangers]);
   await calls.retry([...(await take()), ...strangers]);
   await calls.release([...(await take()), ...strangers]);
