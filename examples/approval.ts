@@ -18,7 +18,6 @@ function wordsFor(delivered: DeliverOutcome): string {
 const order = task<{ item: string }, string>('order');
 
 const worker = startWorker(connection, {
-  onError: console.error,
   handlers: [
     handle(order, async ({ item }, ctx) => {
       const { signals } = await ctx.waitFor('manager', {

@@ -21,7 +21,6 @@ await pool.query('TRUNCATE example_ledger');
 const tags = { run: randomUUID() };
 const pay = task<{ cents: number }, number>('pay');
 const worker = startWorker(connection, {
-  onError: console.error,
   handlers: [handle(pay, ({ cents }) => cents)],
 });
 for (const cents of [100, 250, 400]) await connection.submit(pay, { cents }, { tags });

@@ -11,11 +11,10 @@ await migrate({ databaseUrl });
 const connection = await connect({ databaseUrl });
 
 const greet = task<{ name: string }, string>('greet', {
-  retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 50 } },
+  retry: { maxRetries: 3, backoff: { type: 'fixed', delay: 50 } },
 });
 
 const worker = startWorker(connection, {
-  onError: console.error,
   handlers: [
     handle(greet, async ({ name }, ctx) => {
       if (name === '') throw new TaskFailed('nobody to greet', { retry: 'never' });

@@ -43,7 +43,6 @@ function aborted(signal: AbortSignal): Promise<void> {
 }
 
 const worker = startWorker(connection, {
-  onError: console.error,
   handlers: [
     handle(ask, ({ model, question }, ctx) => askModel(model, question, ctx.signal)),
     ...race.handlers,

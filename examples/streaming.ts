@@ -6,7 +6,17 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { applyPatch, connect, handle, migrate, startWorker, stream, task, type ChunkItem } from 'flowfabric';
+import {
+  applyPatch,
+  connect,
+  foldStream,
+  handle,
+  migrate,
+  startWorker,
+  stream,
+  task,
+  type ChunkItem,
+} from 'flowfabric';
 import { startEmbedded } from 'flowfabric/embedded';
 
 const SENTENCES = ['Streams outlive their writer.', 'They outlive their reader too.', 'That is the point.'];
@@ -34,7 +44,7 @@ const work = handle(answer, async (_, ctx) => {
 async function runAgent(databaseUrl: string): Promise<void> {
   const connection = await connect({ databaseUrl });
   // A short lease, so that the example does not wait long for a dead worker.
-  const worker = startWorker(connection, { leaseMs: 1_000, onError: console.error, handlers: [work] });
+  const worker = startWorker(connection, { lease: 1_000, handlers: [work] });
   await once(process, 'disconnect');
   await worker.stop();
   await connection.close();
@@ -49,22 +59,19 @@ function startAgent(databaseUrl: string): ChildProcess {
 /** What a page shows: words in their order, without those that are written again. */
 class Page {
   cursor: string | undefined;
-  words: { text: string; step: { name: string; key: string } | null; isFinal: boolean }[] = [];
+  readonly #items: ChunkItem<string>[] = [];
 
   take(item: ChunkItem<string>): void {
     this.cursor = item.cursor;
-    if (item.type === 'frame') this.words.push({ text: item.payload, step: item.frame.step, isFinal: false });
-    if (item.type !== 'restarted' && item.type !== 'superseded') return;
-    const finished = item.finishedSteps.map(({ name, key }) => `${name}/${key}`);
-    this.words = this.words
-      .filter(
-        ({ step, isFinal }) => isFinal || (step !== null && finished.includes(`${step.name}/${step.key}`)),
-      )
-      .map((word) => ({ ...word, isFinal: true }));
+    this.#items.push(item);
+  }
+
+  get words(): string[] {
+    return foldStream(this.#items).map(({ payload }) => payload as string);
   }
 
   get text(): string {
-    return this.words.map(({ text }) => text).join('');
+    return this.words.join('');
   }
 }
 

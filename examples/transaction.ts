@@ -40,7 +40,6 @@ const { executions } = await connection.executions.list({ filter: { tags: { run 
 console.log(`submitted: ${executions.map(({ tags }) => tags['order']).join(', ')}`);
 
 const worker = startWorker(connection, {
-  onError: console.error,
   handlers: [
     handle(deliver, async ({ orderId }, ctx) => {
       await ctx.tx('mark', async (tx) => {

@@ -72,7 +72,9 @@ CREATE TYPE ff_locked AS (
   tags jsonb,
   retain_ms bigint,
   flow_id uuid,
-  resumed boolean
+  resumed boolean,
+  parent_id uuid,
+  traits smallint
 );
 
 CREATE TYPE ff_sent_signal AS (
@@ -137,9 +139,8 @@ CREATE TABLE ff_attempt_history (
   ended_by text,
   given_up bigint[],
   result jsonb,
-  CONSTRAINT ff_attempt_history_pkey PRIMARY KEY (execution_id, partition_key, attempt_index),
-  CONSTRAINT ff_attempt_history_ended CHECK (((((outcome IS NULL) AND (terminal_outcome IS NULL)) = (ended_at_ms IS NULL)) AND ((terminal_outcome IS NULL) = (namespace IS NULL)) AND (terminal_outcome <> 'none'::ff_terminal_outcome))),
-  CONSTRAINT ff_attempt_history_interrupted_by_check CHECK ((interrupted_by = ANY (ARRAY['expired'::text, 'revoked'::text])))
+  failure_detail jsonb,
+  CONSTRAINT ff_attempt_history_pkey PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
 CREATE INDEX ff_ended ON ff_attempt_history USING btree (namespace, terminal_outcome, ended_at_ms) WHERE ((terminal_outcome IS NOT NULL) AND (retain_ms IS NULL) AND (look_again_at_ms IS NULL));
 CREATE INDEX ff_ended_kept ON ff_attempt_history USING btree (namespace, terminal_outcome, ended_at_ms) WHERE ((terminal_outcome IS NOT NULL) AND ((retain_ms IS NOT NULL) OR (look_again_at_ms IS NOT NULL)));
@@ -252,8 +253,7 @@ CREATE TABLE ff_event_0 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('0') */;
 CREATE INDEX ff_event_0_ev_id_idx ON ff_event_0 USING btree (ev_id);
 CREATE INDEX ff_event_0_xid_idx ON ff_event_0 USING btree (xid);
@@ -286,8 +286,7 @@ CREATE TABLE ff_event_1 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('1') */;
 CREATE INDEX ff_event_1_ev_id_idx ON ff_event_1 USING btree (ev_id);
 CREATE INDEX ff_event_1_xid_idx ON ff_event_1 USING btree (xid);
@@ -320,8 +319,7 @@ CREATE TABLE ff_event_2 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('2') */;
 CREATE INDEX ff_event_2_ev_id_idx ON ff_event_2 USING btree (ev_id);
 CREATE INDEX ff_event_2_xid_idx ON ff_event_2 USING btree (xid);
@@ -354,8 +352,7 @@ CREATE TABLE ff_event_3 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('3') */;
 CREATE INDEX ff_event_3_ev_id_idx ON ff_event_3 USING btree (ev_id);
 CREATE INDEX ff_event_3_xid_idx ON ff_event_3 USING btree (xid);
@@ -388,8 +385,7 @@ CREATE TABLE ff_event_4 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('4') */;
 CREATE INDEX ff_event_4_ev_id_idx ON ff_event_4 USING btree (ev_id);
 CREATE INDEX ff_event_4_xid_idx ON ff_event_4 USING btree (xid);
@@ -422,8 +418,7 @@ CREATE TABLE ff_event_5 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('5') */;
 CREATE INDEX ff_event_5_ev_id_idx ON ff_event_5 USING btree (ev_id);
 CREATE INDEX ff_event_5_xid_idx ON ff_event_5 USING btree (xid);
@@ -456,8 +451,7 @@ CREATE TABLE ff_event_6 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('6') */;
 CREATE INDEX ff_event_6_ev_id_idx ON ff_event_6 USING btree (ev_id);
 CREATE INDEX ff_event_6_xid_idx ON ff_event_6 USING btree (xid);
@@ -490,8 +484,7 @@ CREATE TABLE ff_event_7 (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) /* of ff_event_pack FOR VALUES IN ('7') */;
 CREATE INDEX ff_event_7_ev_id_idx ON ff_event_7 USING btree (ev_id);
 CREATE INDEX ff_event_7_xid_idx ON ff_event_7 USING btree (xid);
@@ -524,8 +517,7 @@ CREATE TABLE ff_event_pack (
   namespaces text[],
   worker_instance_ids text[],
   tag_sets jsonb[],
-  details jsonb[],
-  CONSTRAINT ff_event_known CHECK (ff_is_known_event(family, n, event_type, event_types))
+  details jsonb[]
 ) PARTITION BY LIST (slot);
 CREATE INDEX ff_event_by_id ON ONLY ff_event_pack USING btree (ev_id);
 CREATE INDEX ff_event_by_transaction ON ONLY ff_event_pack USING btree (xid);
@@ -571,8 +563,8 @@ CREATE TABLE ff_execution (
   attempt_state ff_attempt_state NOT NULL,
   partition_key smallint NOT NULL,
   replay_count smallint DEFAULT 0 NOT NULL,
+  traits smallint DEFAULT 0 NOT NULL,
   generation smallint DEFAULT 0 NOT NULL,
-  parent_partition smallint,
   parent_id uuid,
   attempt_paused boolean DEFAULT false NOT NULL,
   flow_id uuid,
@@ -583,9 +575,7 @@ CREATE TABLE ff_execution (
   lease_tags jsonb,
   payload jsonb,
   CONSTRAINT ff_execution_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key),
-  CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state)),
-  CONSTRAINT ff_execution_partition CHECK (((partition_key >= 0) AND (partition_key <= 255))),
-  CONSTRAINT ff_execution_priority CHECK (((priority >= 0) AND (priority <= 9000)))
+  CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, fillfactor=30);
 CREATE INDEX ff_execution_created ON ff_execution USING btree (created_at_ms);
 CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms) WHERE (parent_id IS NOT NULL);
@@ -714,6 +704,16 @@ CREATE TABLE ff_lane (
 CREATE INDEX ff_lane_paused ON ff_lane USING btree (lane) WHERE paused;
 CREATE INDEX ff_lane_quiet ON ff_lane USING btree (lane) WHERE (NOT renewal_events);
 
+CREATE TABLE ff_mailbox (
+  execution_id uuid NOT NULL,
+  last_seq bigint NOT NULL,
+  pending_bytes bigint NOT NULL,
+  pending integer NOT NULL,
+  handed integer NOT NULL,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_mailbox_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
+) WITH (fillfactor=50);
+
 CREATE TABLE ff_member (
   flow_id uuid NOT NULL,
   execution_id uuid NOT NULL,
@@ -724,6 +724,24 @@ CREATE TABLE ff_member (
 ) WITH (fillfactor=80);
 CREATE UNIQUE INDEX ff_member_name ON ff_member USING btree (flow_id, name) INCLUDE (partition_key);
 CREATE INDEX ff_member_open ON ff_member USING btree (flow_id, execution_id) WHERE (outcome IS NULL);
+
+CREATE TABLE ff_message (
+  execution_id uuid NOT NULL,
+  seq bigint NOT NULL,
+  sent_at_ms bigint NOT NULL,
+  handed_at_ms bigint,
+  replied_at_ms bigint,
+  partition_key smallint NOT NULL,
+  wants_reply boolean NOT NULL,
+  mailbox text NOT NULL,
+  message_id text NOT NULL,
+  step_key text,
+  payload jsonb,
+  reply jsonb,
+  CONSTRAINT ff_message_pkey PRIMARY KEY (execution_id, message_id) INCLUDE (partition_key)
+) WITH (fillfactor=70);
+CREATE INDEX ff_message_handed ON ff_message USING btree (execution_id, handed_at_ms) WHERE (handed_at_ms IS NOT NULL);
+CREATE INDEX ff_message_pending ON ff_message USING btree (execution_id, mailbox, seq) WHERE (handed_at_ms IS NULL);
 
 CREATE TABLE ff_migration (
   version integer NOT NULL,
@@ -853,6 +871,7 @@ CREATE TABLE ff_step (
   recorded_at_ms bigint NOT NULL,
   lease_epoch bigint NOT NULL,
   attempt_index integer NOT NULL,
+  duration_ms integer,
   partition_key smallint NOT NULL,
   retired_by smallint DEFAULT 0 NOT NULL,
   kind ff_step_kind NOT NULL,
@@ -881,9 +900,7 @@ CREATE TABLE ff_stream_meta (
   append_seqs bigint[] DEFAULT '{}'::bigint[] NOT NULL,
   append_times bigint[] DEFAULT '{}'::bigint[] NOT NULL,
   closed_reason text,
-  CONSTRAINT ff_stream_meta_pkey PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key),
-  CONSTRAINT ff_stream_meta_check CHECK (((closed_at_ms IS NULL) = (closed_reason IS NULL))),
-  CONSTRAINT ff_stream_meta_closed_reason_check CHECK ((closed_reason = ANY (ARRAY['attempt_success'::text, 'attempt_failure'::text, 'attempt_cancelled'::text, 'reclaimed'::text, 'lease_expired'::text, 'expired'::text])))
+  CONSTRAINT ff_stream_meta_pkey PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000, fillfactor=50);
 
 CREATE TABLE ff_stream_summary (
@@ -1223,7 +1240,7 @@ CREATE TABLE ff_worker (
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 e8810fa5cbb603bc4c4343e29519112f
+--   md5 06a4d7b1708ff2218da78eb98babacb0
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
@@ -1233,7 +1250,12 @@ CREATE TABLE ff_worker (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 76166b008467bbe99e463ea24bb07e12
+--   md5 796260f646fe74f66bfbc28fc689485e
+
+-- function ff_claim_one(p_route integer, p_rank integer, p_after bigint, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_now bigint)
+--   returns json
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 edcb7e2ef5d603b7888ed0ca57a87ec2
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1248,12 +1270,12 @@ CREATE TABLE ff_worker (
 -- function ff_complete(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[], OUT told boolean, OUT others json, OUT effects json)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 beb7a644d6d2ffd5fade6189c059da53
+--   md5 abbfb5517196c37aac622e08ff273208
 
 -- function ff_complete_and_claim(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_results jsonb[], p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, OUT told boolean, OUT others json, OUT effects json, OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 a8bcbbf7b290fc762cb1f24a59d301ac
+--   md5 eb935e1dcf64e11d34405ef0933a2458
 
 -- function ff_complete_conditions(p_taken ff_taken_signal[])
 --   returns ff_taken_signal[]
@@ -1350,6 +1372,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 c90401c3329e46ef52926551bb268fea
 
+-- function ff_end_if_met(p_id uuid, p_wait jsonb)
+--   returns jsonb
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 ad1769d606b6235462523ac496e8ed79
+
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1378,7 +1405,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain(p_id uuid, p_partition smallint, p_alive_ms bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 1af8c3d35be274a7a354d22cdf52ecf8
+--   md5 3747204193079e0056fc6a33068ecf79
 
 -- function ff_explain_children(e ff_execution)
 --   returns jsonb
@@ -1410,10 +1437,10 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 a89b2b06a81b8de8d65b81e4acdd17c3
 
--- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[], OUT answers json, OUT others json, OUT effects json)
+-- function ff_fail(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[], p_categories text[], p_retry_afters bigint[], p_terminals boolean[], p_details jsonb[] DEFAULT NULL::jsonb[], OUT answers json, OUT others json, OUT effects json)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 baff44c1f9d40d3afe066b35c89c6564
+--   md5 4e4c38a9b43657869da3f9eb914bda77
 
 -- function ff_find_routes(p_routes jsonb, p_now bigint)
 --   returns integer[]
@@ -1423,7 +1450,7 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f2772405d0e7606b5a46545ce862660f
+--   md5 0f0dd6e3df8801a60847d22c2e19424a
 
 -- function ff_fold_append(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
@@ -1438,7 +1465,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 bd9100a9d71bfed0d96279157b519b8b
+--   md5 644c31d58f61dcaf5cfe290b5f7e2071
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1493,7 +1520,7 @@ CREATE TABLE ff_worker (
 -- function ff_grant_leases(c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 6bae60733aebd56e57d8ba3b15d27c37
+--   md5 a08b8481992cdadb5021b2d8564e33ca
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -1555,10 +1582,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 7b313088280fc10130f454215b317913
 
--- function ff_is_known_event(family ff_event_family, n integer, event_type text, event_types text[])
+-- function ff_is_kept_waiting(p_id uuid, p_wait jsonb)
 --   returns boolean
---   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 64c4f234e7ec9496c6ba2d05b5f12155
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 a821fda210062269d373320e4332e731
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
@@ -1578,7 +1605,7 @@ CREATE TABLE ff_worker (
 -- function ff_judge_signals(p_sent ff_sent_signal[], p_now bigint)
 --   returns ff_taken_signal[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 5c343fb0d98e6ef91fc17d674557e9b9
+--   md5 ac98c76df1b87d2c6e1eb82f8bf71f6c
 
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean
@@ -1598,7 +1625,7 @@ CREATE TABLE ff_worker (
 -- function ff_lapse_leases(p_ids uuid[], p_partitions smallint[], p_epochs bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 e4392eca6c43c9bd2fded01f0b4509e5
+--   md5 07dbfd62e259916ef8296f17a305ab6d
 
 -- function ff_leaf_count(p_leaf jsonb, p_execution uuid, p_until integer)
 --   returns bigint
@@ -1618,7 +1645,12 @@ CREATE TABLE ff_worker (
 -- function ff_leaves(p_condition jsonb)
 --   returns SETOF jsonb
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 bea4d21c94c01b2f6cc36dee38bd2af2
+--   md5 1a4a16613e8fcdb0f92b26c472ca4c89
+
+-- function ff_lift_timeout(p_row ff_locked, p_wait jsonb)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 ffbdf54c988e8692ddbe9f89e92516a7
 
 -- function ff_limit_silence(p_ids uuid[])
 --   returns void
@@ -1648,12 +1680,17 @@ CREATE TABLE ff_worker (
 -- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'::uuid[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 df69e21648bc60a9dd9af1f0e888e617
+--   md5 3d3bb4df45a0ed4df1f9833413a90296
+
+-- function ff_lock_leased_one(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_solo boolean DEFAULT false)
+--   returns ff_locked[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 8f309d27fd152f3b43b880f39a1c63d4
 
 -- function ff_lock_open(p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false, p_also uuid[] DEFAULT '{}'::uuid[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 21731227532d8def1bc13ace0c0c988b
+--   md5 73680e516e34b0094a0cdcb41ed82d29
 
 -- function ff_lock_replayed(p_ids uuid[], p_partitions smallint[], OUT held uuid[], OUT rows ff_locked[])
 --   returns record
@@ -1689,6 +1726,11 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 a627cebd85939b3061c3514cc5a57cf9
+
+-- function ff_max_retries(p_ids uuid[])
+--   returns json
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 0be5c0855cf53677785710050a4436d3
 
 -- function ff_may_retry(p_retry_policy jsonb, p_retries integer, p_category text)
 --   returns boolean
@@ -1795,10 +1837,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 970bbc3a8c524e4a8967c19047a7faa3
 
--- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[], p_transaction text DEFAULT NULL::text)
+-- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[], p_durations integer[] DEFAULT NULL::integer[], p_transaction text DEFAULT NULL::text)
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c1051b55407b3b57a729d1ca98f0f1fe
+--   md5 2057b8aefa1a0213968a3e826dc56660
 
 -- function ff_recount_members(p_ids uuid[])
 --   returns void
@@ -1848,7 +1890,7 @@ CREATE TABLE ff_worker (
 -- function ff_reopen_flows(p_ids uuid[], p_locked uuid[], p_details jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f4bd7ae4f4db2ce96f1e163adbb3827f
+--   md5 d8815c35fdf1211e98aa3fcbbc7b28c8
 
 -- function ff_repeated_append(p_id uuid, p_attempt integer, p_append_id uuid, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer)
 --   returns record
@@ -1886,9 +1928,9 @@ CREATE TABLE ff_worker (
 --   md5 76bc2df1232ff92648a744420a9be660
 
 -- function ff_require_read_committed()
---   returns void
+--   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 63bb5c578800d7a80506379f888e25bd
+--   md5 d15b39426c6f2d1982133019bd357f90
 
 -- function ff_require_room(p_downs uuid[])
 --   returns void
@@ -1909,6 +1951,11 @@ CREATE TABLE ff_worker (
 --   returns jsonb
 --   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
 --   md5 673bb5d132bb03ccee74c5edec1f25f8
+
+-- function ff_resume_if_met(p_row ff_locked, p_kind text, p_actor text)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b5aa51ec4544430171585404d787efe4
 
 -- function ff_resume_lane(p_lane text)
 --   returns boolean
@@ -1970,30 +2017,30 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 e2caec152069c4a3068b7e9b2b91c666
 
--- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text)
+-- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c6255d7d6ba3682e5b5b43d8fdaff87d
+--   md5 c3b8d384fba830bbcd494491ffe722b2
 
--- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint)
---   returns void
+-- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
+--   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c915731bcc821a44b049b74c120962cb
+--   md5 fac3e62e54826dccecdfc4e17914cb04
 
 -- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint)
---   returns void
+--   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 4fc0180b7f1156949c493d08c101ac1b
+--   md5 1e259e4fa1ae2f096e9c33e2cb86fa21
 
--- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint)
+-- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 10e4b020805c932028b86334dfc39e64
+--   md5 0aef2f30ff7cdfd2b61f5ad18c1c40f4
 
 -- function ff_settle_queue(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_deadlines bigint[], p_now bigint)
---   returns void
+--   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 ec6910c32211f947cba235c922e31fd1
+--   md5 d69856592326c32ddda6eb24a1b23651
 
 -- function ff_settle_resumed(p_rows ff_locked[], p_delays bigint[], p_details jsonb[])
 --   returns void
@@ -2033,7 +2080,7 @@ CREATE TABLE ff_worker (
 -- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 55d37e90ea8ee6f3b733220d2d97135c
+--   md5 5d127505c24032334d6503727c20f476
 
 -- function ff_stage_edges(p_flow uuid, p_partition smallint, p_revision bigint, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns bigint
@@ -2045,10 +2092,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 df890de20a1abbdc2719ac487e55116c
 
--- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_parent_partition smallint DEFAULT NULL::smallint, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
+-- function ff_store_wait_end(p_id uuid, p_wait jsonb, p_fields jsonb)
+--   returns jsonb
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 de14daabde4df1dab50e74a2b7b29902
+
+-- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 95f199d1e72bbe8176b5525ccdc2d157
+--   md5 64b4958c941b31a1127422f0640994f1
 
 -- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
@@ -2060,10 +2112,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 789f65fdc77239ad3a1effb61cc5c75e
 
+-- function ff_submit_one(p_lane text, p_kind text, p_capabilities text[], p_namespace text, p_priority integer, p_policy jsonb, p_tags jsonb, p_id uuid, p_partition smallint, p_delay bigint, p_payload jsonb)
+--   returns integer
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 2118eb3e4b374aa622ae4a39921be47f
+
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 385bb98312bf200ba52c19a350ab2067
+--   md5 3183953d05b68b98cbd06b67fb4c47a5
 
 -- function ff_sweep_grants(p_after_ms bigint, p_after bigint, p_limit integer)
 --   returns TABLE(look_at_ms bigint, claim_no bigint, done integer)
@@ -2095,6 +2152,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 e9b596c557eeb2d0a419cc28b9609745
 
+-- function ff_take_message(p_id uuid, p_wait jsonb)
+--   returns jsonb
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0763bb21afee0b8c059f40f7ac821d8b
+
 -- function ff_take_signals(p_sent ff_sent_signal[])
 --   returns ff_taken_signal[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -2116,9 +2178,9 @@ CREATE TABLE ff_worker (
 --   md5 5dcb7120f4cfb87a6d1b70bfd4a306f9
 
 -- function ff_tell_locked(p_family ff_event_family, p_type text, p_now bigint, p_rows ff_locked[], p_details jsonb[], p_attempt_step integer DEFAULT 0, p_epoch_step integer DEFAULT 0)
---   returns void
+--   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0583dea069c63f4823ccdf8822c6931f
+--   md5 8fc1904e1e9e4441199a189679d020db
 
 -- function ff_tell_lost_ends(p_flow uuid, p_execution uuid, p_limit integer)
 --   returns TABLE(found bigint, flow_id uuid, execution_id uuid)
@@ -2133,12 +2195,12 @@ CREATE TABLE ff_worker (
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 c0192f4d438c9cd45cdaa06a7c3931ec
+--   md5 b3fc5f2c9cfb49bf34df39e5836cb237
 
 -- function ff_time_out_suspended(p_rows ff_locked[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 25887b2d6e154bcafda25380608d28ce
+--   md5 a42433ed8b58b0a1c9f97455339940f7
 
 -- function ff_time_suspension(p_row ff_locked)
 --   returns bigint
@@ -2155,6 +2217,11 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 b0496860cb8c8a38eca3b5c701bf5e80
 
+-- function ff_traits_of(p_policy jsonb)
+--   returns smallint
+--   plpgsql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 850224eb6ee886c1cdf1beae19d7d00e
+
 -- function ff_trim_live(p_id uuid, p_attempt integer, p_kept integer)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -2163,12 +2230,12 @@ CREATE TABLE ff_worker (
 -- function ff_unbegun_rows(p_ids uuid[], p_eligibility ff_eligibility_state)
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 8952abcd57279a70a9ee7b87eba7b1ca
+--   md5 1363c6e5709dd52fa8558345f019aca8
 
 -- function ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 3127c7e4d86f58344e2e9bde62aa6aff
+--   md5 1af40a31c43e967705729ac1ec48b60c
 
 -- function ff_unstage_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
 --   returns integer

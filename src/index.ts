@@ -53,6 +53,8 @@ export type {
   StreamWriters,
   SummaryWriter,
   TaskContext,
+  TaskLogger,
+  TransactionFunction,
   TransactionOptions,
   WaitForOptions,
   WaitpointOptions,
@@ -63,7 +65,7 @@ export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.
 export type { Duration, DurationParts } from './contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';
 export type { CountCondition, CountedBy, Signal, SignalCondition, SignalSource } from './contract/signals.ts';
-export type { Json } from './contract/json.ts';
+export type { Json, Jsonified, NotJson, Storable } from './contract/json.ts';
 
 // Run: connect, submit, wait, work.
 export { connect, type ConnectOptions } from './connect/connect.ts';
@@ -87,8 +89,7 @@ export type {
   TypedSummaryItem,
 } from './connect/stream-readers.ts';
 export { startWorker } from './connect/worker.ts';
-export type { WorkerOptions } from './worker/options.ts';
-export type { Worker } from './worker/worker.ts';
+export type { Worker, WorkerOptions } from './worker/options.ts';
 export type { LaneLimit } from './worker/loop/claim-groups.ts';
 export type {
   DurationHistogram,
@@ -97,7 +98,7 @@ export type {
   WorkerMetrics,
   WorkerStats,
 } from './worker/metrics.ts';
-export { TaskAborted, TaskFailed, type AbortCode } from './worker/task.ts';
+export { TaskAborted, TaskFailed, type AbortCode, type TaskFailedOptions } from './worker/task.ts';
 export { openTelemetry, type TracingOptions } from './worker/tracing.ts';
 export type { StopOptions } from './contract/stopping.ts';
 export type { SqlExecutor, SqlTransaction, Transactor } from './contract/transactions.ts';
@@ -111,6 +112,7 @@ export {
 } from './contract/errors.ts';
 export { LIMITS } from './contract/limits.ts';
 export { applyPatch } from './model/merge-patch.ts';
+export { foldStream } from './model/fold-stream.ts';
 
 // Operate: the groups of a connection, and what they take and return.
 export type {
@@ -141,7 +143,18 @@ export type {
   SubmitResult,
   WaitOptions,
 } from './contract/executions.ts';
-export type { Progress, StepRecord } from './contract/steps.ts';
+export type { ListedStep, Progress, StepRecord } from './contract/steps.ts';
+export type { FailureCause, FailureDetail } from './contract/failure-detail.ts';
+export type {
+  ChildSnapshot,
+  DescribedExecution,
+  DescribedParts,
+  DescribeOptions,
+  DescribePart,
+  LastOf,
+  TimelineAttempts,
+  TimelineEntry,
+} from './contract/described.ts';
 export {
   PUBLIC_STATES,
   type AttemptOutcome,
@@ -170,6 +183,7 @@ export {
   type LaneOutcome,
   type LanePage,
   type LaneSnapshot,
+  type FoundExecutions,
   type ListPage,
   type ListRequest,
   type PriorityOutcome,
@@ -199,6 +213,7 @@ export {
   type FlowSnapshot,
   type FlowState,
   type FlowSummary,
+  type FoundFlows,
   type GraphOptions,
   type GroupState,
   type JoinPolicy,

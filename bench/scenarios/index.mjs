@@ -6,6 +6,7 @@ import { drain } from './drain.mjs';
 import { feed, feedCatchUp, feedLatency } from './feed.mjs';
 import { flowAny, flowChain, flowChainAlone, flowJoin, flowJoinRate } from './flow.mjs';
 import { idle } from './idle.mjs';
+import { kept } from './kept.mjs';
 import { latency } from './latency.mjs';
 import { pgbenchCeiling } from './pgbench-ceiling.mjs';
 import { retained } from './retained.mjs';
@@ -28,6 +29,7 @@ export const SCENARIOS = [
   latency,
   snapshotHeld,
   retained,
+  kept,
   feed,
   feedLatency,
   feedCatchUp,

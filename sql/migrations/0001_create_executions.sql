@@ -179,10 +179,11 @@ CREATE TABLE ff_execution (
   attempt_state     ff_attempt_state NOT NULL,
   partition_key     smallint NOT NULL,
   replay_count      smallint NOT NULL DEFAULT 0,
+  -- What it may have beside its row, so that whoever ends it looks only where there can be something. Bits: see ff_traits_of.
+  traits            smallint NOT NULL DEFAULT 0,
   -- How often it was begun anew from its start: children of another generation are other children.
   generation        smallint NOT NULL DEFAULT 0,
-  -- Who spawned it: told when it ends.
-  parent_partition  smallint,
+  -- Who spawned it, in the same partition: told when it ends.
   parent_id         uuid,
   -- Whether the current attempt was paused before: then it has a row in the history.
   attempt_paused    boolean NOT NULL DEFAULT false,
@@ -198,8 +199,6 @@ CREATE TABLE ff_execution (
   payload           jsonb,
   -- A uuid names one execution in all partitions: sets of rows are written by uuid alone.
   PRIMARY KEY (execution_id) INCLUDE (partition_key),
-  CONSTRAINT ff_execution_partition CHECK (partition_key BETWEEN 0 AND 255),
-  CONSTRAINT ff_execution_priority CHECK (priority BETWEEN 0 AND 9000),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(
     lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -289,17 +288,16 @@ CREATE TABLE ff_attempt_history (
   namespace          text,
   worker_id          text,
   worker_instance_id text,
-  interrupted_by     text CHECK (interrupted_by IN ('expired', 'revoked')),
+  interrupted_by     text,
   failure_message    text,
   failure_category   text,
   -- Who ended the execution, if it was not the worker.
   ended_by           text,
   given_up           bigint[],
   result             jsonb,
-  PRIMARY KEY (execution_id, partition_key, attempt_index),
-  CONSTRAINT ff_attempt_history_ended CHECK (
-    (outcome IS NULL AND terminal_outcome IS NULL) = (ended_at_ms IS NULL)
-    AND (terminal_outcome IS NULL) = (namespace IS NULL) AND terminal_outcome <> 'none')
+  -- Of a failure: the class of the error, its stack and its causes.
+  failure_detail     jsonb,
+  PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
 -- Ended executions for lists and retention, those kept by default apart from the others: retention must not walk past
 -- rows that are not due. Whoever looks an attempt up by its key does not mention terminal_outcome in a condition: then
@@ -319,6 +317,8 @@ CREATE TABLE ff_step (
   recorded_at_ms bigint NOT NULL,
   lease_epoch    bigint NOT NULL,
   attempt_index  integer NOT NULL,
+  -- How long its function took, as its worker measured it. Sleeps and waits have none.
+  duration_ms    integer,
   partition_key  smallint NOT NULL,
   -- The replay that retired it, 0 while it counts.
   retired_by     smallint NOT NULL DEFAULT 0,
@@ -371,7 +371,10 @@ CREATE TYPE ff_locked AS (
   retain_ms             bigint,
   flow_id               uuid,
   -- Its lease continues an attempt that was paused: there is a row of it.
-  resumed               boolean
+  resumed               boolean,
+  -- Of the same partition.
+  parent_id             uuid,
+  traits                smallint
 );
 
 -- Claimable executions that a claim has locked, in queue order, as parallel arrays. Those that none of them has are NULL.

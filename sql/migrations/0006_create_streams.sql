@@ -32,10 +32,8 @@ CREATE TABLE ff_stream_meta (
   append_ids            uuid[] NOT NULL DEFAULT '{}',
   append_seqs           bigint[] NOT NULL DEFAULT '{}',
   append_times          bigint[] NOT NULL DEFAULT '{}',
-  closed_reason         text CHECK (closed_reason IN (
-    'attempt_success', 'attempt_failure', 'attempt_cancelled', 'reclaimed', 'lease_expired', 'expired')),
-  PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key),
-  CHECK ((closed_at_ms IS NULL) = (closed_reason IS NULL))
+  closed_reason         text,
+  PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
 -- Bytes as they were written. A frame that was written inside a step is never written again once that step is finished.

@@ -8,7 +8,7 @@ import type { Connection } from '../connect/connection.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { BULK_STATES, type BulkProgress, type BulkRequest, type BulkVerb } from '../contract/operations.ts';
 import type { OptionSpec } from './command.ts';
-import { readPage, sampleLines } from './execution-table.ts';
+import { executionTable, readPage, summaryRows } from './execution-table.ts';
 import { EXIT, UsageError } from './exit-codes.ts';
 import {
   FILTER_OPTIONS,
@@ -20,10 +20,11 @@ import {
   type FilterOptions,
 } from './filter-options.ts';
 import { parseWhole } from './input.ts';
-import type { Output } from './style.ts';
+import { checkId, shortIds } from './short-ids.ts';
+import { columnsOf, type Output } from './style.ts';
 import { withEngine, type Session } from './session.ts';
 import { commandLine, cutLine, thousands } from './wording.ts';
-import { withoutControls } from './secrets.ts';
+import { withoutControls } from '../contract/secrets.ts';
 
 export interface BulkOptions extends FilterOptions {
   dryRun?: true;
@@ -47,7 +48,6 @@ const LAST_CHUNK_MS = 400;
 /** Chunks between two lines of output that is not a terminal, and the time between two redraws on one that is. */
 const CHUNKS_A_LINE = 10;
 const REDRAW_MS = 100;
-const DEFAULT_COLUMNS = 80;
 const CLEAR_TO_END = '\u001B[K';
 
 export const BULK_OPTIONS: readonly OptionSpec[] = [
@@ -64,6 +64,7 @@ export const FILTER_NOTE = 'Give ids or a filter. With a filter it asks first; -
 /** Whether the command acts on the ids it was given or on what matches a filter. */
 export function targetOf(ids: readonly string[], options: BulkOptions): 'ids' | 'filter' {
   if (ids.length > 0) {
+    for (const id of ids) checkId(id);
     if (hasFilter(options)) throw new UsageError('Give ids or a filter, not both.');
     for (const name of ['dryRun', 'cursor', 'chunk'] as const) {
       const option = name === 'dryRun' ? 'dry-run' : name;
@@ -91,7 +92,7 @@ export async function bulkCommand(call: BulkCall, options: BulkOptions, session:
       ? {}
       : { chunk: parseWhole(options.chunk, '--chunk', { min: 1, max: LIMITS.bulkChunk }) };
   return withEngine(session, { listen: 'off' }, async (engine) => {
-    const filter = await readFilter(options, engine.upkeep, BULK_STATES[call.verb.verb].meant);
+    const filter = await readFilter(options, engine, session, BULK_STATES[call.verb.verb].meant);
     const request = { ...call.verb, filter, ...chunk, ...(cursor === undefined ? {} : { cursor }) };
     try {
       if (dryRun) return await preview(engine, request, session);
@@ -114,9 +115,10 @@ async function preview(engine: Connection, request: BulkRequest, session: Sessio
   const walk = { filter: request.filter, cursor: null, session };
   const { executions } = matched === 0 ? { executions: [] } : await readPage(engine, walk, SAMPLE);
   const nowMs = printer.format === 'json' ? 0 : await engine.upkeep.serverTimeMs();
+  const short = await shortIds(engine, session, executions);
   const { verb } = request;
   printer.result({ verb, dryRun: true, matched, first: executions }, [
-    ...sampleLines(executions, nowMs, printer.columns),
+    ...executionTable(printer.columns).lines(summaryRows(executions, nowMs, short)),
     [[`${thousands(matched)} match; nothing was changed.`, 'strong']],
   ]);
   return EXIT.ok;
@@ -279,7 +281,7 @@ export function openMeter(output: Output, env: NodeJS.ProcessEnv): Meter {
       const now = performance.now();
       if (drawnAt !== undefined && now - drawnAt < REDRAW_MS) return;
       drawnAt = now;
-      output.write(`\r${cutLine(textOf(progress), (output.columns || DEFAULT_COLUMNS) - 1)}${CLEAR_TO_END}`);
+      output.write(`\r${cutLine(textOf(progress), columnsOf(output)! - 1)}${CLEAR_TO_END}`);
     },
     settle() {
       if (drawnAt !== undefined) output.write(`\r${CLEAR_TO_END}`);

@@ -3,19 +3,23 @@
  * arguments, options, examples) and one function; a noun is a command with commands of its own. Which commands exist is
  * listed in program.ts, and each is described in a file of its own.
  */
-import { Help, Option, type Command } from 'commander';
+import { Argument, Help, Option, type Command } from 'commander';
+import { UsageError } from './exit-codes.ts';
 import { runCommand, type GlobalOptions, type Session } from './session.ts';
 import { throwFrom, type StrictCommand } from './usage-errors.ts';
 
 /** Receives the exit code of the command that ran. */
 export type OnExit = (exitCode: number) => void;
 
-/** Flags and help; then the default that is shown and used, or that the option may be repeated. */
-export type OptionSpec = readonly [
-  flags: string,
-  help: string,
-  more?: { default: string } | { repeatable: true },
-];
+export interface OptionMore {
+  /** Shown, and used when the option is absent. */
+  readonly default?: string;
+  readonly isRepeatable?: true;
+  /** Any other value is refused. */
+  readonly choices?: readonly string[];
+}
+
+export type OptionSpec = readonly [flags: string, help: string, more?: OptionMore];
 
 export interface CommandSpec {
   readonly name: string;
@@ -24,8 +28,8 @@ export interface CommandSpec {
   /** The line in the list of commands. */
   readonly summary: string;
   readonly description: string;
-  /** Each as `<name>`, `[name]` or `[name...]`, with its help. */
-  readonly arguments?: readonly (readonly [name: string, help: string])[];
+  /** Each as `<name>`, `[name]` or `[name...]`, with its help, and the values it may have. */
+  readonly arguments?: readonly (readonly [name: string, help: string, choices?: readonly string[]])[];
   readonly options?: readonly OptionSpec[];
   readonly examples: readonly string[];
   /** Options of every command that this one refuses; its help does not list them. */
@@ -40,8 +44,8 @@ export interface CommandSpec {
 
 /** An id in an example. */
 export const AN_ID = '"$id"';
-export const ID_ARGUMENT = ['<id>', 'its id, {fp:N}:uuid; quote it in a shell'] as const;
-export const IDS_ARGUMENT = ['[id...]', 'their ids, {fp:N}:uuid; quote them in a shell'] as const;
+export const ID_ARGUMENT = ['<id>', 'its id, or the beginning of it'] as const;
+export const IDS_ARGUMENT = ['[id...]', 'their ids, or the beginnings of them'] as const;
 export const BY_OPTION: OptionSpec = ['--by <name>', 'who requests it (default: operator)'];
 export const REASON_OPTION: OptionSpec = ['--reason <text>', 'why (required)'];
 export const CURSOR_OPTION: OptionSpec = ['--cursor <cursor>', 'continue after an earlier page'];
@@ -68,7 +72,7 @@ export function register(
     )
     .addHelpText('after', examplesText(spec.examples));
   if (alias !== undefined) command.alias(alias);
-  for (const [argument, help] of spec.arguments ?? []) command.argument(argument, help);
+  for (const argument of spec.arguments ?? []) addArgument(command, argument);
   for (const option of spec.options ?? []) addOption(command, option);
   if (spec.refused !== undefined) hideOptions(command, spec.refused);
   if (commands.length > 0) command.helpCommand(...HELP_COMMAND);
@@ -90,10 +94,35 @@ export function register(
   return command;
 }
 
-function addOption(command: Command, [flags, help, more]: OptionSpec): void {
-  if (more === undefined) command.option(flags, help);
-  else if ('default' in more) command.addOption(new Option(flags, help).default(more.default, more.default));
-  else command.option(flags, `${help}; repeatable`, collect);
+function addArgument(
+  command: Command,
+  [name, help, choices]: NonNullable<CommandSpec['arguments']>[number],
+): void {
+  const argument = new Argument(name, help);
+  if (choices !== undefined) {
+    argument.argChoices = [...choices];
+    argument.argParser((value) => {
+      if (choices.includes(value)) return value;
+      throwFrom(command, new UsageError(`<${argument.name()}> must be one of ${choices.join(', ')}.`));
+    });
+  }
+  command.addArgument(argument);
+}
+
+function addOption(command: Command, [flags, help, more = {}]: OptionSpec): void {
+  const option = new Option(flags, more.isRepeatable ? `${help}; repeatable` : help);
+  if (more.default !== undefined) option.default(more.default, more.default);
+  // Not `choices()`: it has words of its own for a wrong value, and cannot be repeated.
+  if (more.choices !== undefined) option.argChoices = [...more.choices];
+  const check = (value: string): string => {
+    if (more.choices?.includes(value) === false)
+      throwFrom(command, new UsageError(`${option.long} must be one of ${more.choices.join(', ')}.`));
+    return value;
+  };
+  if (more.isRepeatable)
+    option.argParser((value, before: string[] | undefined) => [...(before ?? []), check(value)]);
+  else if (more.choices !== undefined) option.argParser(check);
+  command.addOption(option);
 }
 
 /** A plain word in the place of a noun's command is a mistyped command, and no id for its default command. */
@@ -113,10 +142,6 @@ function hideOptions(command: Command, hidden: readonly string[]): void {
       return all.filter(({ long }) => long === undefined || !hidden.includes(long));
     },
   });
-}
-
-function collect(value: string, before: string[] = []): string[] {
-  return [...before, value];
 }
 
 function examplesText(lines: readonly string[]): string {

@@ -46,7 +46,7 @@ export function parseSource(text: string, option: string): SignalSource {
 const OPTION_OF: readonly [RegExp, string][] = [
   [/^request\.signal\.payload/, '--payload'],
   [/^request\.signal\.name/, '--says'],
-  [/^request\.expiresInMs/, '--expires'],
+  [/^request\.expiresIn/, '--expires'],
   [/^request\.linkTo/, '--link'],
   [/^request\.name/, '--name'],
   [/^request\.payload/, '--payload'],

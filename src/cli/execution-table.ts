@@ -4,22 +4,29 @@
  */
 import type { Connection } from '../connect/connection.ts';
 import type { ExecutionFilter, ExecutionSummary } from '../contract/operations.ts';
-import { tableRows } from './printer.ts';
-import { printable } from './secrets.ts';
+import { printable } from '../contract/secrets.ts';
 import type { Session } from './session.ts';
-import type { Line, Span } from './style.ts';
+import type { Shorten } from './short-ids.ts';
+import type { Span } from './style.ts';
+import { column, Table } from './table.ts';
 import { shortDuration } from '../contract/shape/duration.ts';
-import { cutLine, instant, toneOf } from './wording.ts';
+import { ago, toneOf } from './wording.ts';
 
 /** Pages read before stopping with what was found so far: each one examines many rows and may contain none. */
 const PAGES_MAX = 50;
 
-const HEADINGS = ['ID', 'STATE', 'TASK', 'LANE', 'AGE', 'ATTEMPT', 'DETAIL'];
-/** The column of that name. */
-const DETAIL = 6;
-/** The last column takes what the terminal leaves, within these. */
-const DETAIL_CHARACTERS = { min: 24, max: 100 };
-const GAP_COLUMNS = 2;
+/** What is cut is in the JSON. */
+const DETAIL_COLUMNS_MIN = 24;
+
+const COLUMNS = [
+  column('ID', 'whole'),
+  column('STATE', 'whole'),
+  column('TASK'),
+  column('LANE', 'text', { isOptional: true }),
+  column('AGE', 'number'),
+  column('ATTEMPT', 'number', { isOptional: true }),
+  column('DETAIL', 'text', { least: DETAIL_COLUMNS_MIN }),
+];
 
 export interface Walk {
   filter: ExecutionFilter;
@@ -48,63 +55,43 @@ export async function readPage(
   return { executions, cursor };
 }
 
-export function headingRow(): Span[][] {
-  return [HEADINGS.map((text) => [text, 'dim'])];
+export function executionTable(width: number | null): Table {
+  return new Table(COLUMNS, width);
 }
 
-export interface Layout {
-  nowMs: number;
-  /** The width of the terminal; null when there is none. */
-  columns: number | null;
-  heading: Span[][];
-  widths: number[];
-}
-
-export function summaryLines(executions: readonly ExecutionSummary[], layout: Layout): Line[] {
-  const { nowMs, columns, heading, widths } = layout;
-  const rows = executions.map((execution) => cellsOf(execution, nowMs));
-  const before = [...heading, ...rows].map((cells) => cells.slice(0, DETAIL));
-  tableRows(before, widths);
-  const taken = widths.slice(0, DETAIL).reduce((sum, width) => sum + width + GAP_COLUMNS, 0);
-  const { min, max } = DETAIL_CHARACTERS;
-  const room = columns === null ? max : Math.min(Math.max(columns - taken - 1, min), max);
-  const cut = rows.map((cells) => cells.with(DETAIL, [cutLine(cells[DETAIL]![0], room), 'plain']));
-  return tableRows([...heading, ...cut], widths);
-}
-
-/** A table of a few executions, beside something else. */
-export function sampleLines(
+/** One row for each execution. */
+export function summaryRows(
   executions: readonly ExecutionSummary[],
   nowMs: number,
-  columns: number | null,
-): Line[] {
-  if (executions.length === 0) return [];
-  return summaryLines(executions, { nowMs, columns, heading: headingRow(), widths: [] });
+  short: Shorten,
+): Span[][] {
+  return executions.map((execution) => cellsOf(execution, nowMs, short));
 }
 
-function cellsOf(execution: ExecutionSummary, nowMs: number): Span[] {
-  const { executionId, publicState, kind, lane, createdAtMs, attemptIndex } = execution;
+function cellsOf(execution: ExecutionSummary, nowMs: number, short: Shorten): Span[] {
+  const { executionId, state, kind, lane, createdAtMs, attemptIndex } = execution;
   return [
-    [executionId],
-    [publicState, toneOf(publicState)],
+    [short(executionId)],
+    [state, toneOf(state)],
     [printable(kind)],
     [printable(lane)],
     [shortDuration(nowMs - createdAtMs)],
     [String(attemptIndex + 1)],
-    [detailOf(execution)],
+    [short(printable(detailOf(execution, nowMs)))],
   ];
 }
 
 /** What a reader asks next about an execution in this state. */
-function detailOf(execution: ExecutionSummary): string {
-  const { publicState, workerInstanceId, eligibleAtMs, endedAtMs, failure, priority } = execution;
-  if (publicState === 'active') return workerInstanceId === null ? '' : `on ${workerInstanceId}`;
-  if (publicState === 'delayed') return eligibleAtMs === null ? '' : `until ${instant(eligibleAtMs)}`;
+function detailOf(execution: ExecutionSummary, nowMs: number): string {
+  const { state, workerInstanceId, eligibleAtMs, endedAtMs, failure, priority } = execution;
+  if (state === 'active') return workerInstanceId === null ? '' : `on ${workerInstanceId}`;
+  if (state === 'delayed')
+    return eligibleAtMs === null ? '' : `due in ${shortDuration(eligibleAtMs - nowMs)}`;
   // Without a failure, the category repeats the state.
-  const failed = [failure?.category ?? publicState, failure?.message ?? null].filter(
-    (part) => part !== null && part !== publicState,
+  const failed = [failure?.category ?? state, failure?.message ?? null].filter(
+    (part) => part !== null && part !== state,
   );
   if (failed.length > 0) return failed.join(': ');
-  if (endedAtMs !== null) return `ended ${instant(endedAtMs)}`;
-  return publicState === 'waiting' && priority > 0 ? `priority ${priority}` : '';
+  if (endedAtMs !== null) return `ended ${ago(nowMs - endedAtMs)}`;
+  return state === 'waiting' && priority > 0 ? `priority ${priority}` : '';
 }

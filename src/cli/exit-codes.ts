@@ -3,6 +3,7 @@
  * docs/cli.md, and scripts rely on them.
  */
 import { isEngineError, type ErrorCode } from '../contract/errors.ts';
+import type { Line } from './style.ts';
 
 export const EXIT = {
   ok: 0,
@@ -42,6 +43,8 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
   /** Whose help has more; set where the command is known. */
   command: string | undefined;
+  /** What is printed with the message, and a code of its own. */
+  detail: { code: string; json: object; lines: readonly Line[] } | undefined;
 }
 
 export function exitCodeOf(error: unknown): number {

@@ -5,8 +5,8 @@
  */
 import { durationMs } from '../contract/shape/duration.ts';
 import { isEngineError } from '../contract/errors.ts';
-import { parseExecutionId } from '../contract/ids.ts';
 import { LIMITS } from '../contract/limits.ts';
+import type { Connection } from '../connect/connection.ts';
 import type { Upkeep } from '../contract/connection.ts';
 import type { ExecutionFilter } from '../contract/operations.ts';
 import type { PublicState } from '../contract/states.ts';
@@ -15,6 +15,7 @@ import type { OptionSpec } from './command.ts';
 import { UsageError } from './exit-codes.ts';
 import { parseTags } from './input.ts';
 import type { Session } from './session.ts';
+import { executionIdOf } from './short-ids.ts';
 import { instant } from './wording.ts';
 
 export interface FilterOptions {
@@ -50,12 +51,21 @@ const NAMES = [
 const UNSUCCESSFUL: readonly PublicState[] = ['failed', 'expired', 'cancelled', 'skipped'];
 const ENDS: readonly PublicState[] = ['completed', ...UNSUCCESSFUL];
 
+const STATES: readonly PublicState[] = [
+  'active',
+  'waiting',
+  'delayed',
+  'waiting_children',
+  'suspended',
+  ...ENDS,
+];
+
 export const FILTER_OPTIONS: readonly OptionSpec[] = [
-  ['--state <state>', 'in this state, such as waiting or failed', { repeatable: true }],
+  ['--state <state>', 'in this state, such as waiting or failed', { isRepeatable: true, choices: STATES }],
   ['--lane <name>', 'in this lane'],
   ['--kind <task>', 'of this task'],
   ['--namespace <name>', 'of this namespace'],
-  ['--tag <key=value>', 'with this tag', { repeatable: true }],
+  ['--tag <key=value>', 'with this tag', { isRepeatable: true }],
   ['--parent <id>', 'spawned by this execution'],
   ['--created-after <time>', 'submitted since: 2h for two hours ago, or a time such as 2026-05-17T08:00Z'],
   ['--created-before <time>', 'submitted before'],
@@ -75,11 +85,15 @@ type Clock = Pick<Upkeep, 'serverTimeMs'>;
 /** The filter the options describe. `states` applies when there is no --state; null means every state. */
 export async function readFilter(
   options: FilterOptions,
-  clock: Clock,
+  engine: Connection,
+  session: Session,
   states: readonly PublicState[] | null,
 ): Promise<ExecutionFilter> {
-  const { lane, kind, namespace, tag, parent, errorCategory, errorContains } = options;
-  if (parent !== undefined) parseExecutionId(parent, '--parent');
+  const { lane, kind, namespace, tag, errorCategory, errorContains } = options;
+  const parent =
+    options.parent === undefined
+      ? undefined
+      : await executionIdOf(engine, session, options.parent, '--parent');
   const asked = (options.state as PublicState[] | undefined) ?? states;
   const failure = {
     ...(errorCategory === undefined ? {} : { category: errorCategory }),
@@ -92,7 +106,7 @@ export async function readFilter(
     ...(kind === undefined ? {} : { kind }),
     ...(tag === undefined ? {} : { tags: parseTagFilter(tag) }),
     ...(parent === undefined ? {} : { parentId: parent }),
-    ...(await readTimes(options, clock)),
+    ...(await readTimes(options, engine.upkeep)),
     ...(Object.keys(failure).length === 0 ? {} : { failure }),
   };
 }

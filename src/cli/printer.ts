@@ -4,8 +4,8 @@
  */
 import { isEngineError } from '../contract/errors.ts';
 import { UsageError } from './exit-codes.ts';
-import { styleFor, paint, type Line, type Output, type Span } from './style.ts';
-import { escapedControls, withoutControls, withoutSecrets } from './secrets.ts';
+import { columnsOf, styleFor, paint, type Line, type Output, type Style } from './style.ts';
+import { escapedControls, withoutControls, withoutSecrets } from '../contract/secrets.ts';
 
 export type Format = 'text' | 'json';
 
@@ -13,9 +13,13 @@ export interface Printer {
   readonly format: Format;
   /** The width of the terminal that results go to; null when they go elsewhere. */
   readonly columns: number | null;
+  /** How results are written. */
+  readonly style: Style;
   /** The result of a command: the object as JSON, or the lines. */
   result(value: unknown, lines: readonly Line[]): void;
-  /** The same, on stderr: something beside the result that programs may read as well. */
+  /** The result of a list: one object per line, or the lines. */
+  list(values: readonly unknown[], lines: readonly Line[]): void;
+  /** The same as `result`, on stderr: something beside the result that programs may read as well. */
   aside(value: unknown, lines: readonly Line[]): void;
   /** The command that continues from a cursor, after a line that introduces it. */
   next(sentence: string, cursor: string, command: string): void;
@@ -40,16 +44,25 @@ export function openPrinter({ format, env }: PrinterOptions): Printer {
     void process.stderr.write(`${withoutControls(withoutSecrets(text))}\n`);
   return {
     format,
-    columns: (process.stdout.isTTY && process.stdout.columns) || null,
+    columns: columnsOf(process.stdout),
+    style: styleFor(process.stdout, env),
     result: (value, lines) => write(process.stdout, value, lines),
+    list(values, lines) {
+      if (format === 'json') for (const value of values) write(process.stdout, value, []);
+      else write(process.stdout, values, lines);
+    },
     aside: (value, lines) => write(process.stderr, value, lines),
     next: (sentence, cursor, command) =>
       write(process.stderr, { cursor, command }, [[[sentence, 'dim']], [[`  ${command}`]]]),
     note: (sentence) => complain(`flowfabric: ${sentence}`),
     error(error) {
       const { code, message, hint } = explain(error);
-      if (format === 'json') complain(escapedControls(JSON.stringify({ error: { code, message, hint } })));
-      else complain(`flowfabric: ${message} [${code}]${hint === null ? '' : `\nhint: ${hint}`}`);
+      const detail = error instanceof UsageError ? error.detail : undefined;
+      if (format === 'json')
+        return complain(escapedControls(JSON.stringify({ error: { code, message, hint, ...detail?.json } })));
+      complain(`flowfabric: ${message} [${code}]`);
+      if (detail !== undefined) write(process.stderr, detail.json, detail.lines);
+      if (hint !== null) complain(`hint: ${hint}`);
     },
   };
 }
@@ -80,26 +93,6 @@ function hintFor(error: unknown, code: string): string | null {
 }
 
 function codeOf(error: unknown): string {
-  if (error instanceof UsageError) return 'usage';
+  if (error instanceof UsageError) return error.detail?.code ?? 'usage';
   return isEngineError(error) ? error.code : 'error';
-}
-
-const GAP = '  ';
-
-/** Rows in aligned columns. `widths` is updated, so that later rows align with those printed before. */
-export function tableRows(rows: readonly (readonly Span[])[], widths: number[]): Line[] {
-  for (const cells of rows) {
-    cells.forEach(([text], column) => {
-      widths[column] = Math.max(widths[column] ?? 0, text.length);
-    });
-  }
-  return rows.map((cells) => {
-    const last = cells.findLastIndex(([text]) => text !== '');
-    return cells
-      .slice(0, last + 1)
-      .map(([text, tone = 'plain'], column) => [
-        column === last ? text : `${text.padEnd(widths[column]!)}${GAP}`,
-        tone,
-      ]);
-  });
 }

@@ -3,11 +3,12 @@
  * of the help. Each command is described in a file of its own; nothing is done here.
  */
 import { readFileSync } from 'node:fs';
-import type { Command } from 'commander';
+import type { Argument, Command, Option } from 'commander';
 import { DEFAULT_SCHEMA } from '../engine/database/migrations/migrate.ts';
 import { HELP_COMMAND, register, shortcut, type CommandSpec, type OnExit } from './command.ts';
 import { cancel } from './commands/cancel.ts';
 import { changePriority } from './commands/change-priority.ts';
+import { completion } from './commands/completion.ts';
 import { consumers } from './commands/consumers.ts';
 import { demo } from './commands/demo.ts';
 import { describe } from './commands/describe.ts';
@@ -23,8 +24,10 @@ import { revokeLease } from './commands/revoke-lease.ts';
 import { setTags } from './commands/set-tags.ts';
 import { signal } from './commands/signal.ts';
 import { signingKeys } from './commands/signing-keys.ts';
+import { steps } from './commands/steps.ts';
 import { streams } from './commands/streams.ts';
 import { submit } from './commands/submit.ts';
+import { top } from './commands/top.ts';
 import { waitpoints } from './commands/waitpoints.ts';
 import { workers } from './commands/workers.ts';
 import { runDemoWorker } from './demo/worker.ts';
@@ -33,7 +36,7 @@ import { StrictCommand, throwFrom } from './usage-errors.ts';
 /** A command without a noun acts on executions. */
 const GROUPS: Readonly<Record<string, readonly CommandSpec[]>> = {
   'Run:': [submit, demo],
-  'Inspect:': [list, describe, explain, flows, streams, events],
+  'Inspect:': [list, describe, steps, explain, flows, streams, events],
   'Act:': [cancel, replay, changePriority, setTags, revokeLease],
   'Approve:': [
     waitpoints,
@@ -42,7 +45,7 @@ const GROUPS: Readonly<Record<string, readonly CommandSpec[]>> = {
     signal,
     signingKeys,
   ],
-  'Operate:': [migrate, doctor, lanes, workers, consumers],
+  'Operate:': [migrate, doctor, top, lanes, workers, consumers],
 };
 
 const LAST_GROUP = Object.keys(GROUPS).at(-1)!;
@@ -68,12 +71,22 @@ export function buildProgram(onExit: OnExit): Command {
     .option('--no-color', 'print no colours (also: the variable NO_COLOR)')
     .version(version(), '--version', 'show the version')
     .helpOption('-h, --help', 'show this text')
-    .configureHelp({ showGlobalOptions: true, subcommandTerm: namesOf })
+    .configureHelp({
+      showGlobalOptions: true,
+      subcommandTerm: namesOf,
+      optionDescription,
+      argumentDescription,
+    })
     .configureOutput({ outputError: () => undefined })
     .addHelpText('after', EXIT_CODES_HELP);
   program.exitOverride((error) => throwFrom(program, error));
   for (const [heading, commands] of Object.entries(GROUPS))
     for (const spec of commands) register(program, spec, onExit).helpGroup(heading);
+  register(
+    program,
+    completion(() => program),
+    onExit,
+  ).helpGroup(LAST_GROUP);
   program.commandsGroup(LAST_GROUP).helpCommand(...HELP_COMMAND);
   // Hidden from the help: the demo starts it.
   program.command('demo-worker', { hidden: true }).action(async () => onExit(await runDemoWorker()));
@@ -83,6 +96,17 @@ export function buildProgram(onExit: OnExit): Command {
 /** Without arguments and options, which are in the help of the command, so that the list fits a terminal. */
 function namesOf(command: Command): string {
   return [command.name(), ...command.aliases()].join('|');
+}
+
+/** In the words of the command: commander would append the choices, which they explain. */
+function optionDescription({ description, defaultValueDescription }: Option): string {
+  return defaultValueDescription === undefined
+    ? description
+    : `${description} (default: ${defaultValueDescription})`;
+}
+
+function argumentDescription({ description }: Argument): string {
+  return description;
 }
 
 function version(): string {

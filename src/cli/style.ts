@@ -4,7 +4,7 @@
  */
 import type { WriteStream } from 'node:tty';
 import { styleText } from 'node:util';
-import { withoutControls } from './secrets.ts';
+import { withoutControls } from '../contract/secrets.ts';
 
 export type Tone = 'plain' | 'strong' | 'dim' | 'good' | 'bad' | 'warn';
 export type Span = readonly [text: string, tone?: Tone];
@@ -31,6 +31,14 @@ export function styleFor(output: Output, env: NodeJS.ProcessEnv): Style {
   const hasUnicode = /utf-?8/i.test(locale) || ['darwin', 'win32'].includes(process.platform);
   const isPlain = output.isTTY !== true || Boolean(env['NO_COLOR']) || env['TERM'] === 'dumb';
   return { colour: isPlain ? 'off' : 'on', characters: hasUnicode ? 'unicode' : 'ascii' };
+}
+
+/** A terminal that does not tell its width. */
+const DEFAULT_COLUMNS = 80;
+
+/** The width of the terminal that is written to; null when it is none. */
+export function columnsOf({ isTTY, columns }: Output): number | null {
+  return isTTY === true ? columns || DEFAULT_COLUMNS : null;
 }
 
 export function paint(line: Line, style: Style): string {

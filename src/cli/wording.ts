@@ -2,14 +2,27 @@
  * How times, counts, states and commands are spelled, and why an execution is where it is. Text from values;
  * the sentences about executions are the engine's.
  */
+import type { FlowState } from '../contract/flows.ts';
 import type { Explanation } from '../contract/operations.ts';
+import { shortDuration } from '../contract/shape/duration.ts';
 import type { PublicState } from '../contract/states.ts';
 import type { Tone } from './style.ts';
-import { printable } from './secrets.ts';
+import { printable } from '../contract/secrets.ts';
+import { cutTo } from './text-width.ts';
 
 /** A time in UTC. */
 export function instant(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+/** A time of the day in UTC, for events that are printed as they happen. */
+export function timeOfDay(ms: number): string {
+  return instant(ms).slice(11, -1);
+}
+
+/** `4m10s ago`. */
+export function ago(ms: number): string {
+  return `${shortDuration(ms)} ago`;
 }
 
 /** `12,500`, in every locale. */
@@ -22,10 +35,9 @@ export function counted(count: number, noun: string): string {
   return `${thousands(count)} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** The text on one line of at most this many characters. */
-export function cutLine(text: string, most: number): string {
-  const characters = [...printable(text)];
-  return characters.length > most ? `${characters.slice(0, most - 1).join('')}…` : characters.join('');
+/** The text on one line of at most so many columns. */
+export function cutLine(text: string, columns: number): string {
+  return cutTo(printable(text), columns);
 }
 
 const PLAIN_WORD = /^[\w@%+=:,./-]+$/;
@@ -46,6 +58,17 @@ const TONES: Partial<Record<PublicState, Tone>> = {
 
 export function toneOf(state: PublicState): Tone {
   return TONES[state] ?? 'plain';
+}
+
+const FLOW_TONES: Partial<Record<FlowState, Tone>> = {
+  completed: 'good',
+  failed: 'bad',
+  cancelled: 'warn',
+  cancelling: 'warn',
+};
+
+export function flowToneOf(state: FlowState): Tone {
+  return FLOW_TONES[state] ?? 'plain';
 }
 
 type Explained = Extract<Explanation, { outcome: 'explained' }>;

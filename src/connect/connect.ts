@@ -14,6 +14,7 @@ import { shape } from '../contract/shape/shape.ts';
 import { createTaskClient } from './tasks.ts';
 import { guarded } from './guarded.ts';
 import { keepPort } from './port.ts';
+import { nameDatabase } from '../worker/log/database-names.ts';
 
 /** How to connect, and which defaults this process sets. */
 export interface ConnectOptions extends EngineOptions {
@@ -25,7 +26,7 @@ export interface ConnectOptions extends EngineOptions {
    */
   defaultPolicy?: ExecutionPolicy;
   /**
-   * How long finished executions are kept with their history, unless their policy sets `retentionMs`, and how long
+   * How long finished executions are kept with their history, unless their policy sets `retention`, and how long
    * events are kept. Stored in the database for all processes: the last one that sets it wins, and a process that
    * leaves it out changes nothing. 7 days until it is set.
    */
@@ -51,7 +52,10 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   connectOptions.check(options, 'options', '');
   const { reconcile = 'on', defaultPolicy = DEFAULT_POLICY, retention: keep, ...engineOptions } = options;
   const retentionMs = keep === undefined ? undefined : keptFor(keep);
-  const { engine, context, telemetry } = await openEngine(engineOptions, defaultPolicy);
+  const { engine, context, telemetry, completeFor, databaseName } = await openEngine(
+    engineOptions,
+    defaultPolicy,
+  );
   if (retentionMs !== undefined) {
     await setRetention(context, retentionMs).catch(async (error: unknown) => {
       // The caller gets no connection to close.
@@ -75,11 +79,15 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
     upkeep: { ...upkeep, reports: () => runner?.report() ?? [] },
     [Symbol.asyncDispose]: () => close(),
   };
+  const port = guarded(worker, ['transact']);
+  // A worker completes what it claimed, and a result is read where every error becomes the engine's. A guard would be
+  // one more promise for every execution.
+  const ownPort = { ...guarded(worker, ['transact', 'complete']), completeFor };
+  nameDatabase(port, databaseName);
+  nameDatabase(ownPort, databaseName);
   keepPort(connection, {
-    port: guarded(worker, ['transact']),
-    // A worker completes what it claimed, and a result is read where every error becomes the engine's. A guard would be
-    // one more promise for every execution.
-    ownPort: guarded(worker, ['transact', 'complete']),
+    port,
+    ownPort,
     outsideSpans: telemetry?.outsideSpans ?? ((work) => work()),
   });
   return connection;

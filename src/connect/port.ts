@@ -3,7 +3,7 @@
  * offered it.
  */
 import { EngineError } from '../contract/errors.ts';
-import type { WorkerPort } from '../contract/protocol.ts';
+import type { OwnPort, WorkerPort } from '../contract/protocol.ts';
 import type { Connection } from './connection.ts';
 
 /** Runs something that outlives the call that starts it: in no span of OpenTelemetry. */
@@ -12,7 +12,7 @@ type OutsideSpans = <Value>(work: () => Value) => Value;
 interface Kept {
   port: WorkerPort;
   /** The same for the worker of this library. */
-  ownPort: WorkerPort;
+  ownPort: OwnPort;
   outsideSpans: OutsideSpans;
 }
 

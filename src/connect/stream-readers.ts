@@ -4,6 +4,7 @@
  */
 import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from '../define/streams.ts';
+import type { Jsonified } from '../contract/json.ts';
 import { parsed } from '../contract/shape/kinds.ts';
 import { shape } from '../contract/shape/shape.ts';
 import { guarded } from './guarded.ts';
@@ -49,11 +50,13 @@ export interface SummaryReader<Document> {
 
 /** Readers of the streams of a task's contract, by name. */
 export type StreamReaders<Streams extends StreamKinds> = {
-  readonly [Name in keyof Streams]: Streams[Name] extends SummaryStream<infer Document>
-    ? SummaryReader<Document>
-    : Streams[Name] extends ChunkStream<infer _Made, infer Out>
-      ? ChunkReader<Out>
-      : never;
+  readonly [Name in keyof Streams]: unknown extends Streams[Name]
+    ? Streams[Name]
+    : Streams[Name] extends SummaryStream<infer Document>
+      ? SummaryReader<Jsonified<Document>>
+      : Streams[Name] extends ChunkStream<infer _Made, infer Out>
+        ? ChunkReader<Out>
+        : never;
 };
 
 const watchOptions = shape<{ signal?: AbortSignal }>({ signal: parsed.optional() });

@@ -162,7 +162,7 @@ async function toRequest(
   const { delay, ...terms } = options;
   return {
     ...requestOf(task, input, terms, field),
-    ...(delay === undefined ? {} : { delayMs: durationMs(delay, `${field}.delay`, LIMITS.delayMs) }),
+    ...(delay === undefined ? {} : { delay: durationMs(delay, `${field}.delay`, LIMITS.delayMs) }),
   };
 }
 

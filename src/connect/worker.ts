@@ -2,8 +2,8 @@
  * Starts workers on a connection. A worker knows only the worker protocol; this passes it the connection's, and keeps
  * what it does for the rest of its life out of the span that is active now.
  */
-import type { WorkerOptions } from '../worker/options.ts';
-import { runWorker, type Worker } from '../worker/worker.ts';
+import type { Worker, WorkerOptions } from '../worker/options.ts';
+import { runWorker } from '../worker/worker.ts';
 import type { Connection } from './connection.ts';
 import { keptFor } from './port.ts';
 

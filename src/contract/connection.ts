@@ -2,12 +2,12 @@
  * The groups of a connection: everything an application does with FlowFabric, by noun. Expected outcomes are returned
  * as values with an `outcome`; everything else is thrown as an EngineError. The worker's side is in protocol.ts.
  */
+import type { DescribedExecution, DescribeOptions, DescribePart } from './described.ts';
 import type { CompletionEvent, FeedEvent, LeaseHistoryEvent } from './events.ts';
 import type {
   CancelOutcome,
   ExecutionEnd,
   ExecutionResult,
-  ExecutionSnapshot,
   OperatorNote,
   RevokeOutcome,
   RevokeRequest,
@@ -35,6 +35,7 @@ import type {
   FlowPage,
   FlowRequest,
   FlowSnapshot,
+  FoundFlows,
   GraphOptions,
   JoinPolicy,
   ListFlowsRequest,
@@ -47,6 +48,7 @@ import type {
   BulkProgress,
   BulkRequest,
   Explanation,
+  FoundExecutions,
   LaneOutcome,
   LanePage,
   ListPage,
@@ -71,7 +73,7 @@ import type {
   WaitpointListRequest,
   WaitpointPage,
 } from './signals.ts';
-import type { StepRecord } from './steps.ts';
+import type { ListedStep } from './steps.ts';
 import type {
   ReadStreamRequest,
   StreamItem,
@@ -89,18 +91,34 @@ export interface Executions {
   /** Submits one execution, or many in one statement: all of them or none. */
   submit(request: SubmitRequest, options?: SubmitOptions): Promise<SubmitResult>;
   submit(requests: readonly SubmitRequest[], options?: SubmitOptions): Promise<SubmitResult[]>;
-  /** Reads one execution with its lease and its last attempts; null when it does not exist. */
-  describe(executionId: string): Promise<ExecutionSnapshot | null>;
+  /**
+   * Reads one execution with its lease and its last attempts, and the parts of it that are asked for; null when it does
+   * not exist.
+   */
+  describe<const Part extends DescribePart = never>(
+    executionId: string,
+    options?: DescribeOptions<Part>,
+  ): Promise<DescribedExecution<Part> | null>;
   /** Returns the outcome of an execution, or `pending` while it has none. */
   result(executionId: string): Promise<ExecutionResult>;
   /** Waits until the execution has finished and returns its outcome. Notified, not polled. Throws `not_found`. */
   wait(executionId: string, options?: WaitOptions): Promise<ExecutionEnd>;
   /** Lists executions, newest first; finished ones by the time they finished, waiting ones in queue order. */
   list(request?: ListRequest): Promise<ListPage>;
+  /**
+   * Finds executions by the beginning of their uuids, at least 4 hex digits, or by a whole uuid or id. Returns at most
+   * ten candidates. Throws `invalid_id`.
+   */
+  find(prefix: string): Promise<FoundExecutions>;
+  /**
+   * Returns, for each id of an execution or flow, the shortest prefix of its uuid that no other has now, at least 13
+   * characters long. An id that does not exist is returned unchanged.
+   */
+  shorten(ids: readonly string[]): Promise<string[]>;
   /** Lists the attempts of one execution, newest first. */
   listAttempts(executionId: string, request?: { before?: number; limit?: number }): Promise<AttemptPage>;
-  /** Lists all steps of an execution, in no particular order. */
-  listSteps(executionId: string): Promise<StepRecord[]>;
+  /** Lists all steps of an execution with their whole values, in the order they were recorded. */
+  listSteps(executionId: string): Promise<ListedStep[]>;
   /** Explains why an execution is where it is, and what must happen before it runs. */
   explain(executionId: string): Promise<Explanation>;
   /** Cancels executions that have not finished. A running handler is aborted. */
@@ -152,6 +170,8 @@ export interface Flows {
   describe(flowId: string): Promise<FlowSnapshot | null>;
   /** Lists flows, newest first. */
   list(request?: ListFlowsRequest): Promise<FlowPage>;
+  /** Finds flows as `executions.find` finds executions. */
+  find(prefix: string): Promise<FoundFlows>;
   /** Waits until the flow has finished and returns its outcome. Throws `not_found`. */
   wait(flowId: string, options?: WaitOptions): Promise<'completed' | 'failed' | 'cancelled'>;
 }
@@ -162,7 +182,7 @@ export interface Streams {
   read(executionId: string, request?: ReadStreamRequest): Promise<StreamPage>;
   /** Yields the stored frames and then new ones, until the execution (or the given attempt) has finished. */
   tail(executionId: string, request?: TailRequest): AsyncIterable<StreamItem>;
-  /** Reads the frames after a cursor, waiting up to `blockMs` for one; empty when none arrived. */
+  /** Reads the frames after a cursor, waiting up to `block` for one; empty when none arrived. */
   tailOnce(executionId: string, request: TailOnceRequest): Promise<StreamPage>;
   /** Reads the summary document; null when no patch was ever written. */
   readSummary(executionId: string, request?: { attemptIndex?: number }): Promise<StreamSummary | null>;

@@ -2,10 +2,12 @@
  * Executions: what is submitted, what can be read, and how one can finish. Listing many and acting on them is in
  * operations.ts.
  */
+import type { FailureDetail } from './failure-detail.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
 import type { ExecutionPolicy } from './policy.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState, StateVector, TerminalOutcome } from './states.ts';
+import type { Duration } from './shape/duration.ts';
 import type { SqlExecutor } from './transactions.ts';
 
 /** One execution to submit. */
@@ -25,7 +27,7 @@ export interface SubmitRequest {
   /** Keys left out are taken from the connection's default policy. */
   policy?: ExecutionPolicy;
   /** How long to wait before it becomes claimable, by the database's clock. Default 0. */
-  delayMs?: number;
+  delay?: Duration;
   /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   executionId?: string;
   /** Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. */
@@ -91,6 +93,8 @@ export interface AttemptSnapshot {
   endedAtMs: number | null;
   failureMessage: string | null;
   failureCategory: string | null;
+  /** Of the last 20 attempts; `listAttempts` has those of all. */
+  failureDetail: FailureDetail | null;
 }
 
 /** The current lease. */
@@ -105,8 +109,9 @@ export interface LeaseSnapshot {
 /** One execution in its current state, with its lease and its last attempts. */
 export interface ExecutionSnapshot {
   executionId: ExecutionId;
-  publicState: PublicState;
-  state: StateVector;
+  state: PublicState;
+  /** The six columns that `state` is derived from. Prefer `state`; these change with the engine. */
+  stateVector: StateVector;
   kind: string;
   lane: string;
   namespace: string;
@@ -143,7 +148,7 @@ export interface ExecutionSnapshot {
 
 /** The outcome of an execution, or `pending` while it has none. */
 export type ExecutionResult =
-  | { outcome: 'pending'; publicState: PublicState }
+  | { outcome: 'pending'; state: PublicState }
   | { outcome: 'not_found' }
   | { outcome: 'success'; result: Json }
   | {

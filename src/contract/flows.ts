@@ -66,7 +66,7 @@ export interface OnwardEdge extends Omit<EdgeRequest, 'from'> {
 /** One member of a flow. */
 export interface MemberRequest extends Omit<
   SubmitRequest,
-  'namespace' | 'executionId' | 'idempotencyKey' | 'delayMs'
+  'namespace' | 'executionId' | 'idempotencyKey' | 'delay'
 > {
   /** Unique within the flow. */
   name: string;
@@ -252,4 +252,11 @@ export interface FlowPage {
   flows: FlowSummary[];
   /** Null on the last page. */
   nextCursor: string | null;
+}
+
+/** The flows whose ids begin with a prefix: at most ten, the highest ids first. */
+export interface FoundFlows {
+  flows: FlowSummary[];
+  /** More than ten match. */
+  hasMore: boolean;
 }

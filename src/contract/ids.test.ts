@@ -5,7 +5,16 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { EngineError } from './errors.ts';
-import { crc16, formatExecutionId, mintExecution, parseExecutionId, PARTITION_COUNT, uuidV7 } from './ids.ts';
+import {
+  crc16,
+  formatExecutionId,
+  mintExecution,
+  parseExecutionId,
+  parseIdPrefix,
+  PARTITION_COUNT,
+  shortestPrefix,
+  uuidV7,
+} from './ids.ts';
 
 const UUID = '017f22e2-79b0-7cc3-98c4-dc0c0c07398f';
 const FORM = 'must be a string of the form {fp:N}:<uuid>';
@@ -257,5 +266,49 @@ describe('a minted id', () => {
       seen.add(mintExecution(1_700_000_000_000, random).partition);
     }
     expect(seen.size).toBeGreaterThan(PARTITION_COUNT / 2);
+  });
+});
+
+describe('the beginning of an id', () => {
+  it.each([
+    ['017f', '017f0000-0000-0000-0000-000000000000', '017fffff-ffff-ffff-ffff-ffffffffffff'],
+    ['017f22e2-', '017f22e2-0000-0000-0000-000000000000', '017f22e2-ffff-ffff-ffff-ffffffffffff'],
+    ['017f22e2-79b', '017f22e2-79b0-0000-0000-000000000000', '017f22e2-79bf-ffff-ffff-ffffffffffff'],
+    [UUID, UUID, UUID],
+  ])('%s stands for a range of uuids', (text, from, to) => {
+    expect(parseIdPrefix(text)).toEqual({ from, to, partition: null });
+  });
+
+  it('may be the whole id', () => {
+    expect(parseIdPrefix(`{fp:7}:${UUID}`)).toEqual({ from: UUID, to: UUID, partition: 7 });
+  });
+
+  it.each(['', '017', '0-1-7', '017F', '017g', '017f22e279b0', `${UUID}0`, ' 017f', 'describe', 7, null])(
+    'is not %j',
+    (text) => {
+      expect(() => parseIdPrefix(text, 'id')).toThrow(
+        'id must be {fp:N}:<uuid>, or the beginning of its uuid: at least 4 hex digits in lower case',
+      );
+    },
+  );
+
+  it('is as short as its neighbours allow, and has at least 13 characters', () => {
+    expect(shortestPrefix(UUID, [])).toBe('017f22e2-79b0');
+    expect(shortestPrefix(UUID, ['017f22e2-79af-7cc3-98c4-dc0c0c07398f'])).toBe('017f22e2-79b0');
+    expect(shortestPrefix(UUID, ['017f22e2-79b0-7cc1-98c4-dc0c0c07398f'])).toBe('017f22e2-79b0-7cc3');
+    expect(shortestPrefix(UUID, ['017f22e2-79b0-7cc3-98c4-dc0c0c07398e'])).toBe(UUID);
+  });
+
+  it('never ends in a dash', () => {
+    fc.assert(
+      fc.property(anyMs, anyRandom, fc.array(anyRandom, { maxLength: 3 }), (ms, random, others) => {
+        const uuid = uuidV7(ms, random);
+        const short = shortestPrefix(
+          uuid,
+          others.map((other) => uuidV7(ms, other)),
+        );
+        expect(uuid.startsWith(short) && !short.endsWith('-')).toBe(true);
+      }),
+    );
   });
 });

@@ -61,8 +61,57 @@ function partitionIn(text: string, close: number): number | undefined {
   return partition < PARTITION_COUNT ? partition : undefined;
 }
 
+const PREFIXES = Array.from({ length: PARTITION_COUNT }, (_, partition) => `{fp:${partition}}:` as const);
+
 export function formatExecutionId(partition: number, uuid: string): ExecutionId {
-  return `{fp:${partition}}:${uuid}`;
+  return `${PREFIXES[partition]!}${uuid}`;
+}
+
+/** An id as people write it, as the range of uuids that it stands for. */
+export interface IdRange {
+  from: string;
+  to: string;
+  /** Known when the whole id was given. */
+  partition: number | null;
+}
+
+/** Fewer hex digits of a uuid than this are refused: almost any id begins with them. */
+const PREFIX_DIGITS_MIN = 4;
+const LOWEST = '00000000-0000-0000-0000-000000000000';
+const HIGHEST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
+/**
+ * Reads a whole id, a whole uuid, or the beginning of a uuid as it is printed, with its dashes. Throws `invalid_id` for
+ * anything else.
+ */
+export function parseIdPrefix(text: unknown, field = 'prefix'): IdRange {
+  if (typeof text === 'string' && text.startsWith('{')) {
+    const { uuid, partition } = parseExecutionId(text, field);
+    return { from: uuid, to: uuid, partition };
+  }
+  const digits = typeof text === 'string' ? text.replaceAll('-', '').length : 0;
+  if (typeof text === 'string' && digits >= PREFIX_DIGITS_MIN) {
+    const [from, to] = [LOWEST, HIGHEST].map((end) => text + end.slice(text.length));
+    if (isUuid(from) && isUuid(to)) return { from, to, partition: null };
+  }
+  refuse(
+    field,
+    `must be {fp:N}:<uuid>, or the beginning of its uuid: at least ${PREFIX_DIGITS_MIN} hex digits in lower case`,
+    'invalid_id',
+  );
+}
+
+/** A shorter prefix of a uuid is never printed: it would be a part of its time. */
+const SHORT_ID_CHARACTERS = 13;
+
+/** The shortest prefix that tells the uuid from its neighbours, the ids before and after it. */
+export function shortestPrefix(uuid: string, neighbours: readonly string[]): string {
+  const shared = neighbours.map((other) => {
+    let length = 0;
+    while (length < uuid.length && uuid[length] === other[length]) length += 1;
+    return length;
+  });
+  return uuid.slice(0, Math.max(SHORT_ID_CHARACTERS, ...shared.map((length) => length + 1)));
 }
 
 /** CRC-16/XMODEM: polynomial 0x1021, initial value 0, nothing reflected. */
@@ -83,34 +132,46 @@ export function partitionOfKey(namespace: string, key: string): number {
   return crc16(new TextEncoder().encode(`${namespace}\u0000${key}`)) % PARTITION_COUNT;
 }
 
-const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+const UUID_BYTES = 16;
+const DASH = 45;
+const HEX_CODES = Array.from('0123456789abcdef', (digit) => digit.charCodeAt(0));
+/** The bytes of the uuid that is being made, and its characters: an id is made for every execution. */
+const bytes = new Uint8Array(UUID_BYTES);
+const codes = Array.from({ length: UUID_BYTES * 2 + 4 }, () => DASH);
 
-function formatUuid(bytes: Uint8Array): string {
-  let text = '';
-  for (let index = 0; index < 16; index += 1) {
-    text += HEX[bytes[index]!]!;
-    if (index === 3 || index === 5 || index === 7 || index === 9) text += '-';
+function formatBytes(): string {
+  let at = 0;
+  for (let index = 0; index < UUID_BYTES; index += 1) {
+    const byte = bytes[index]!;
+    codes[at] = HEX_CODES[byte >> 4]!;
+    codes[at + 1] = HEX_CODES[byte & 0x0f]!;
+    at += index === 3 || index === 5 || index === 7 || index === 9 ? 3 : 2;
   }
-  return text;
+  return String.fromCharCode(...codes);
 }
 
 /** Lays out a version 7 uuid: 48 bits of milliseconds for index locality, the rest random. */
-function uuidV7Bytes(unixMs: number, random: Uint8Array): Uint8Array {
-  const bytes = new Uint8Array(16);
-  bytes.set(random.subarray(0, 10), 6);
-  for (let index = 0; index < 6; index += 1)
-    bytes[index] = Math.floor(unixMs / 2 ** (8 * (5 - index))) & 0xff;
+function layOut(unixMs: number, random: Uint8Array, from: number): void {
+  const high = Math.floor(unixMs / 2 ** 32);
+  const low = Math.floor(unixMs) >>> 0;
+  bytes[0] = high >> 8;
+  bytes[1] = high;
+  bytes[2] = low >>> 24;
+  bytes[3] = low >>> 16;
+  bytes[4] = low >>> 8;
+  bytes[5] = low;
+  for (let index = 6; index < UUID_BYTES; index += 1) bytes[index] = random[from + index - 6]!;
   bytes[6] = (bytes[6]! & 0x0f) | 0x70;
   bytes[8] = (bytes[8]! & 0x3f) | 0x80;
-  return bytes;
 }
 
 export function uuidV7(unixMs: number, random: Uint8Array): string {
-  return formatUuid(uuidV7Bytes(unixMs, random));
+  layOut(unixMs, random, 0);
+  return formatBytes();
 }
 
-/** Mints a solo execution: placed by the hash of its own uuid bytes. */
-export function mintExecution(unixMs: number, random: Uint8Array): ParsedExecutionId {
-  const bytes = uuidV7Bytes(unixMs, random);
-  return { partition: crc16(bytes) % PARTITION_COUNT, uuid: formatUuid(bytes) };
+/** Mints a solo execution: placed by the hash of its own uuid bytes. Uses ten of the random bytes. */
+export function mintExecution(unixMs: number, random: Uint8Array, from = 0): ParsedExecutionId {
+  layOut(unixMs, random, from);
+  return { partition: crc16(bytes) % PARTITION_COUNT, uuid: formatBytes() };
 }

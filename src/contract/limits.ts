@@ -40,12 +40,32 @@ export const LIMITS = {
   categoryBytes: 128,
   /** Longer failure messages are cut, not refused: a failure report must not fail. */
   failureMessageBytes: 8_192,
+  /**
+   * Of the detail of a failure: bytes of everything together, of a class name, of a cause's message, and how many causes.
+   * What is longer is cut.
+   */
+  failureDetailBytes: 8_192,
+  failureNameBytes: 256,
+  failureCauseBytes: 512,
+  failureCauses: 8,
   reasonBytes: 1_024,
   idempotencyKeyBytes: 256,
   maxReplays: 1_000,
   /** Executions in one page of a list, and rows examined for it. */
   listPage: 1_000,
   listExamined: 20_000,
+  /**
+   * Of one `describe`: steps and the bytes of each value, children, waitpoints, attempts of the timeline, and attempts with
+   * the detail of their failure. The last ones are returned; of values, the beginning.
+   */
+  describedSteps: 500,
+  describedValueBytes: 2_048,
+  describedChildren: 200,
+  describedWaits: 100,
+  describedAttempts: 200,
+  describedDetails: 20,
+  /** Executions or flows returned for the beginning of an id. */
+  idCandidates: 10,
   /** States and tags named by one filter. */
   filterTerms: 16,
   /** Combinations of lane, kind and capabilities in use: each is a queue of its own. Unused ones are forgotten. */
@@ -74,6 +94,8 @@ export const LIMITS = {
   steps: 10_000,
   stepNameBytes: 128,
   stepKeyBytes: 256,
+  /** Longest duration of a step that is stored. */
+  stepDurationMs: 2_147_483_647,
   /** Outcomes of steps, sleeps, waits and children that one run of a handler may receive. */
   handedEnds: 40_000,
   /** Children one pause waits for. */
@@ -113,6 +135,20 @@ export const LIMITS = {
   tokenBoundBytes: 1_024,
   /** Bytes of the address a link leads to. */
   linkBytes: 2_048,
+  /** Messages handed over in one run; after that the handler must continue as a new run. */
+  messagesPerRun: 1_000,
+  /** Messages of one execution that were not handed over yet, and the bytes of their payloads together. */
+  messages: 10_000,
+  messagesBytes: 16_777_216,
+  /** Bytes of one message's payload, or of a reply, as JSON text. */
+  messageBytes: 65_536,
+  /** Bytes of the name of a mailbox, which names the steps of its waits. */
+  mailboxBytes: 128,
+  messageIdBytes: 256,
+  /** How long the id of a message that was handed over in an earlier run is remembered at least. */
+  messageIdMs: 3_600_000,
+  /** Runs whose summaries are kept. */
+  runSummaries: 20,
   /** Bytes of one frame of a stream; frames and bytes of one append. */
   frameBytes: 65_536,
   appendFrames: 1_000,

@@ -3,6 +3,7 @@
  * pause a lane, inspect workers and upkeep.
  */
 import type { OperatorNote } from './executions.ts';
+import type { FailureDetail } from './failure-detail.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
@@ -40,7 +41,7 @@ export interface ListRequest {
 /** One execution in a list. */
 export interface ExecutionSummary {
   executionId: ExecutionId;
-  publicState: PublicState;
+  state: PublicState;
   kind: string;
   lane: string;
   namespace: string;
@@ -71,6 +72,13 @@ export interface ListPage {
   cursor: string | null;
 }
 
+/** The executions whose ids begin with a prefix: at most ten, the highest ids first. */
+export interface FoundExecutions {
+  executions: ExecutionSummary[];
+  /** More than ten match. */
+  hasMore: boolean;
+}
+
 /** One attempt, as `listAttempts` returns it. */
 export interface AttemptRecord {
   attemptIndex: number;
@@ -87,6 +95,10 @@ export interface AttemptRecord {
   retryAtMs: number | null;
   failureMessage: string | null;
   failureCategory: string | null;
+  /** The class of the error, its stack and its causes, if the worker reported them. */
+  failureDetail: FailureDetail | null;
+  /** How its earlier leases were given up, in order; equal ones in a row are one. */
+  pauses: readonly ('released' | 'paused' | 'suspended')[];
 }
 
 /** A page of attempts. */
@@ -133,7 +145,7 @@ export type Explanation =
   | {
       outcome: 'explained';
       executionId: ExecutionId;
-      publicState: PublicState;
+      state: PublicState;
       /** The first gate that holds; null when none does and a worker should claim it at any moment. */
       holding: Gate | null;
       gates: Gate[];

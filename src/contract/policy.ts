@@ -1,14 +1,15 @@
 /**
  * The policy of an execution: how failures and lost leases are treated, and how long it is kept. Frozen at submit.
  */
+import type { Duration } from './shape/duration.ts';
 
 /** The delay before a retry. Exponential defaults: from 1 s to 60 s, multiplier 2, no jitter. */
 export type Backoff =
-  | { type: 'fixed'; delayMs: number }
+  | { type: 'fixed'; delay: Duration }
   | {
       type: 'exponential';
-      initialDelayMs?: number;
-      maxDelayMs?: number;
+      initialDelay?: Duration;
+      maxDelay?: Duration;
       multiplier?: number;
       jitter?: boolean;
     };
@@ -30,13 +31,13 @@ export interface ExecutionPolicy {
   /** How many leases may be lost or revoked before another revocation fails the execution. Default 100. */
   maxReclaims?: number;
   /** How long one attempt may run without a pause, by the database's clock, before it is retried. Default: no limit. */
-  attemptTimeoutMs?: number;
+  attemptTimeout?: Duration;
   /** How long the execution may take in total, from its submit or last replay, before it expires. Default: no limit. */
-  deadlineMs?: number;
+  deadline?: Duration;
   /** How often it may be replayed. Default 10. */
   maxReplays?: number;
   /** How long its idempotency key is kept, at least. Default 24 hours. */
-  dedupWindowMs?: number;
+  dedupWindow?: Duration;
   /** How long it is kept after it has finished. Default: the connection's `retention`. */
-  retentionMs?: number;
+  retention?: Duration;
 }

@@ -3,6 +3,7 @@
  * as a value, and its holder must stop. Applications use connection.ts instead.
  */
 import type { ExecutionEnd, ExecutionResult, SubmitRequest, WaitOptions } from './executions.ts';
+import type { FailureDetail } from './failure-detail.ts';
 import type { MemberRequest, SubmittedFlow } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
@@ -94,10 +95,10 @@ export type LeaseRefusal =
 
 /** `repeated`: the same lease made the same call before; this is the first outcome again. */
 export type CompleteOutcome = { outcome: 'completed'; repeated: boolean } | LeaseRefusal;
-/** The outcome of a reported failure: another attempt, or a failed execution. */
+/** The outcome of a reported failure: another attempt, or a failed execution. `maxRetries`: of its policy, if known. */
 export type FailOutcome =
-  | { outcome: 'retry_scheduled'; repeated: boolean; retryInMs: number }
-  | { outcome: 'failed'; repeated: boolean }
+  | { outcome: 'retry_scheduled'; repeated: boolean; retryInMs: number; maxRetries?: number }
+  | { outcome: 'failed'; repeated: boolean; maxRetries?: number }
   | LeaseRefusal;
 /** `released`: the work is claimable again, and the attempt continues under the next lease. */
 export type ReleaseOutcome = { outcome: 'released'; repeated: boolean } | LeaseRefusal;
@@ -110,12 +111,14 @@ export type RenewOutcome = { outcome: 'renewed' } | { outcome: 'held' } | LeaseR
 /** How an attempt failed, and whether it may be retried. */
 export interface Failure {
   message: string;
-  /** Default `transient`. */
+  /** Default `transient`, and `permanent` with `retry: 'never'`. */
   category?: string;
   /** Replaces the policy's delay when the failure is retried. */
   retryAfterMs?: number;
   /** `never`: fails the execution whatever its policy allows. Default `policy`. */
   retry?: 'policy' | 'never';
+  /** Where it comes from. Kept with the attempt. */
+  detail?: FailureDetail;
 }
 
 /** A worker's entry in the registry. */
@@ -223,4 +226,26 @@ export interface WorkerPort {
   forgetWorker(workerInstanceId: string): Promise<void>;
   /** Runs work in a transaction of its own, for `ctx.tx`. */
   transact: Transact;
+}
+
+/** Whoever waits for the outcome of a completion. */
+export interface CompletionWaiter {
+  resolve(outcome: CompleteOutcome): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * `complete` without a promise, for the worker in the process of its engine: the outcome is passed to the waiter, later
+ * than the call returns. A call that cannot be made at all throws.
+ */
+export type CompleteFor = (lease: LeaseRef, result: unknown, waiter: CompletionWaiter) => void;
+
+/** The worker protocol as that worker gets it. */
+export interface OwnPort extends WorkerPort {
+  completeFor: CompleteFor;
+}
+
+/** Passes the outcome of a call that returned a promise to a waiter. */
+export function promisedTo(waiter: CompletionWaiter, outcome: Promise<CompleteOutcome>): void {
+  outcome.then((given) => waiter.resolve(given)).catch((error: unknown) => waiter.reject(error));
 }

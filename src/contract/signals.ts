@@ -5,6 +5,7 @@
 import type { Json } from './json.ts';
 import type { LeaseRefusal } from './protocol.ts';
 import type { PauseRequest, StepKey } from './steps.ts';
+import type { Duration } from './shape/duration.ts';
 import type { ExecutionId } from './ids.ts';
 
 /** Who sends a signal. Sources are distinct by `type` and `identity` together. */
@@ -32,6 +33,24 @@ export interface CountCondition {
 export type SignalCondition =
   CountCondition | { readonly kind: 'all' | 'any'; readonly of: readonly SignalCondition[] };
 
+/** The first message of a mailbox that was not handed over yet; the wait takes it. */
+export interface MessageCondition {
+  readonly kind: 'message';
+  readonly mailbox: string;
+}
+
+/** What a wait waits for: signals, or something that it takes. */
+export type WaitCondition = SignalCondition | MessageCondition;
+
+/** A message as its wait stores it. */
+export interface HandedMessage {
+  id: string;
+  sentAtMs: number;
+  /** Whether its sender waits for a reply. */
+  wantsReply: boolean;
+  payload: Json;
+}
+
 /** A signal as a wait returns it. */
 export interface Signal<Payload = Json> {
   signalId: string;
@@ -47,6 +66,8 @@ export interface WaitEnd {
   outcome: 'satisfied' | 'timed_out';
   endedAtMs: number;
   signals: Signal[];
+  /** What a wait for a message has taken. */
+  message?: HandedMessage;
 }
 
 /** What a wait is for, as shown in lists. */
@@ -64,7 +85,7 @@ export type TimeoutBehaviour = (typeof TIMEOUT_BEHAVIOURS)[number];
 
 /** One wait: the step that stores it, and its condition. */
 export interface WaitRequest extends StepKey {
-  condition: SignalCondition;
+  condition: WaitCondition;
   /** From the start of the wait, however often the execution is resumed for something else. Default: no timeout. */
   timeoutMs?: number;
   /** Default `fail`. */
@@ -106,8 +127,8 @@ export type SuspendOutcome =
   | { outcome: 'open' }
   | LeaseRefusal;
 
-/** A waitpoint that its execution opened ahead of the wait. */
-export interface Waitpoint {
+/** A waitpoint that its execution opened ahead of the wait. `Payload` is what its schema makes of a payload. */
+export interface Waitpoint<Payload = Json> {
   waitpointId: string;
   executionId: ExecutionId;
   name: string;
@@ -115,6 +136,8 @@ export interface Waitpoint {
   /** Allows whoever has it to send signals here. It is not stored. */
   token: string;
   tokenExpiresAtMs: number;
+  /** Only for the compiler. */
+  readonly types?: { readonly payload: Payload } | undefined;
 }
 
 /** The waitpoint with its token, or why the lease was refused. */
@@ -123,7 +146,7 @@ export type CreateWaitpointOutcome = { outcome: 'created'; waitpoint: Waitpoint 
 /** What a token allows, and for how long. */
 export interface TokenRequest {
   /** How long it is valid; never longer than its waitpoint is open. Default 7 days. */
-  expiresInMs?: number;
+  expiresIn?: Duration;
   /** Who it is for: all signals sent with it have this source; a request that names another is refused. */
   source?: SignalSource;
   /** The only signal it can send. For links that people click. Default: any signal. */
@@ -248,11 +271,11 @@ export interface SigningKey {
 /** Options of rotating the signing key. */
 export interface RotateRequest {
   /** How long tokens of the old key stay valid. Default: until the last of them expires. */
-  graceMs?: number;
+  grace?: Duration;
 }
 
 /** The outcome of revoking a key. */
 export type RevokeKeyOutcome =
   | { outcome: 'revoked' | 'already_revoked' | 'not_found' }
-  /** It is the current signing key: rotate with `graceMs: 0` instead. */
+  /** It is the current signing key: rotate with `grace: 0` instead. */
   | { outcome: 'is_current' };

@@ -26,8 +26,30 @@ export interface StepRecord {
   dueInMs: number | null;
 }
 
-/** A finished step with its value, or a sleep that starts now. */
-export type NewStep = StepKey & ({ value?: unknown } | { sleepMs: number });
+/** A stored step as it is shown, with what is known about its run. */
+export interface ListedStep extends StepRecord {
+  /** The attempt that recorded it. */
+  attemptIndex: number;
+  recordedAtMs: number;
+  /** How long its function took, with all its tries; null when unknown, and for sleeps and waits. */
+  durationMs: number | null;
+  /** Bytes of what is stored as JSON text. */
+  valueBytes: number;
+  /** The beginning of that text when it is too large to be shown whole: `value` and `end` are null then. */
+  valueStart: string | null;
+}
+
+/** A finished step with its value, or a sleep: for a time from now, or until a time, which may have passed. */
+export type NewStep = StepKey &
+  (
+    | {
+        value?: unknown;
+        /** How long its function took. */
+        durationMs?: number;
+      }
+    | { sleepMs: number }
+    | { sleepUntilMs: number }
+  );
 
 /** Returns what is stored. `repeated`: the step was stored before; the first record stays, whatever is sent later. */
 export type RecordOutcome = { outcome: 'recorded'; repeated: boolean; step: StepRecord } | LeaseRefusal;

@@ -2,13 +2,13 @@
  * Stopping with a deadline. User code may finish until the deadline; after it there is one more second for final
  * statements, whether or not the database responds.
  */
-import { whole } from './shape/kinds.ts';
+import { duration, msOf, shortDuration, type Duration } from './shape/duration.ts';
 import { fault, Kind, shape } from './shape/shape.ts';
 
 /** How long stopping may take. */
 export interface StopOptions {
-  /** How long running user code may continue, in milliseconds, up to one day; Infinity waits until it has finished. */
-  deadlineMs?: number;
+  /** How long running user code may continue, up to one day; Infinity waits until it has finished. */
+  deadline?: Duration;
 }
 
 /** Something that can be closed. */
@@ -26,17 +26,17 @@ export const LAST_WORD_MS = 1_000;
 
 const MAX_DEADLINE_MS = 86_400_000;
 
-const NO_DEADLINE = fault(`must be a whole number from 0 to ${MAX_DEADLINE_MS}, or Infinity`);
-const finite = whole(0, MAX_DEADLINE_MS);
-const deadlineKind = new Kind<number>((value) =>
+const NO_DEADLINE = fault(`must be a duration of at most ${shortDuration(MAX_DEADLINE_MS)}, or Infinity`);
+const finite = duration(MAX_DEADLINE_MS);
+const deadlineKind = new Kind<Duration>((value) =>
   value === Infinity || finite.faultOf(value) === undefined ? undefined : NO_DEADLINE,
 ).optional();
 
-export const stopOptions = shape<StopOptions>({ deadlineMs: deadlineKind });
+export const stopOptions = shape<StopOptions>({ deadline: deadlineKind });
 
 /** Checks the deadline alone: `stop` may be registered as a listener and then receives the name of a process signal. */
-export function deadlineOf({ deadlineMs }: StopOptions, defaultMs: number): number {
-  return deadlineKind.check(deadlineMs, 'deadlineMs') ?? defaultMs;
+export function deadlineOf({ deadline }: StopOptions, defaultMs: number): number {
+  return msOf(deadlineKind.check(deadline, 'deadline') ?? defaultMs);
 }
 
 /** Waits until the work has finished or the deadline has passed. */

@@ -2,6 +2,7 @@
  * The output of attempts: frames, the summary document built from patches, and following both from any cursor.
  */
 import type { Json } from './json.ts';
+import type { Duration } from './shape/duration.ts';
 import type { LeaseRefusal } from './protocol.ts';
 import type { StepKey } from './steps.ts';
 import type { BlockingReason } from './states.ts';
@@ -185,8 +186,8 @@ export interface TailOnceRequest {
   attemptIndex: number;
   /** Reads frames after this id. Default `0-0`, the beginning. */
   after?: string;
-  /** How long to wait for a frame or for the stream to close, 0 to 30,000 ms. Default 0. */
-  blockMs?: number;
+  /** How long to wait for a frame or for the stream to close, up to 30 s. Default 0. */
+  block?: Duration;
   /** 1 to 10,000. Default 1,000. */
   limit?: number;
   visibility?: StreamVisibility;

@@ -43,4 +43,4 @@ export type { Duration, DurationParts } from '../contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from '../contract/policy.ts';
 export type { CountCondition, CountedBy, SignalCondition } from '../contract/signals.ts';
 export type { ExecutionId } from '../contract/ids.ts';
-export type { Json } from '../contract/json.ts';
+export type { Json, Jsonified, NotJson, Storable } from '../contract/json.ts';

@@ -3,6 +3,7 @@
  * and how long it is kept. The name of a stream is the type of its frames.
  */
 import { schemaKind, type Schema } from '../contract/shape/schema.ts';
+import type { Jsonified } from '../contract/json.ts';
 import { durationMs, type Duration } from '../contract/shape/duration.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { asciiName, parsed } from '../contract/shape/kinds.ts';
@@ -14,10 +15,12 @@ const MAX_STREAMS = 64;
 /** How long chunks of a live stream are kept by default. */
 const DEFAULT_TTL_MS = 10_000;
 
-/** A stream of chunks: `Made` is what is written, `Out` what is stored and read. */
+/** A stream of chunks: `Made` is what is written, `Out` what is read. */
 export interface ChunkStream<Made, Out = Made> {
   readonly mode: Exclude<FrameMode, 'summary'>;
-  readonly schema: Schema<Made, Out> | undefined;
+  readonly schema: Schema<Made, unknown> | undefined;
+  /** Only for the compiler. */
+  readonly types?: { readonly chunk: Out } | undefined;
   /** How long chunks of a live stream are kept. */
   readonly bestEffort: BestEffortOptions | undefined;
 }
@@ -39,6 +42,17 @@ export type StreamKinds = Readonly<Record<string, StreamKind>>;
 /** The streams of a task that has none. */
 // oxlint-disable-next-line no-empty-object-type -- with an index signature every name would pass
 export type NoStreams = {};
+
+/** Streams whose names and shapes the compiler does not know. */
+// oxlint-disable-next-line no-explicit-any -- a writer or reader of any shape
+export type AnyStreams = Readonly<Record<string, any>>;
+
+/** A chunk as readers get it: strings and bytes as they are, anything else after a round trip through JSON. */
+type Read<Chunk> = unknown extends Chunk
+  ? Chunk
+  : Chunk extends string | Uint8Array
+    ? Chunk
+    : Jsonified<Chunk>;
 
 /** A patch of a document: keys are set, merged into objects, or removed by null (RFC 7396). */
 export type MergePatch<Document> = {
@@ -62,20 +76,20 @@ export interface LiveOptions {
 const liveOptions = shape<LiveOptions>({ ttl: parsed.optional() });
 
 /** A stream whose chunks are kept as long as the execution. With a schema, each chunk is checked when it is written. */
-function durable<Chunk>(): ChunkStream<Chunk>;
-function durable<Made, Out>(schema: Schema<Made, Out>): ChunkStream<Made, Out>;
-function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Out> {
+function durable<Chunk>(): ChunkStream<Chunk, Read<Chunk>>;
+function durable<Made, Out>(schema: Schema<Made, Out>): ChunkStream<Made, Read<Out>>;
+function durable<Made, Out>(schema?: Schema<Made, Out>): ChunkStream<Made, Read<Out>> {
   schemaKind.check(schema, 'schema');
   return { mode: 'durable', schema, bestEffort: undefined };
 }
 
 /** A stream whose chunks are kept for a short time only: cursors, progress, levels. */
-function live<Chunk>(options?: LiveOptions): ChunkStream<Chunk>;
-function live<Made, Out>(schema: Schema<Made, Out>, options?: LiveOptions): ChunkStream<Made, Out>;
+function live<Chunk>(options?: LiveOptions): ChunkStream<Chunk, Read<Chunk>>;
+function live<Made, Out>(schema: Schema<Made, Out>, options?: LiveOptions): ChunkStream<Made, Read<Out>>;
 function live<Made, Out>(
   first: Schema<Made, Out> | LiveOptions = {},
   second?: LiveOptions,
-): ChunkStream<Made, Out> {
+): ChunkStream<Made, Read<Out>> {
   // Some libraries make their schemas functions.
   const isSchema = second !== undefined || typeof first === 'function' || '~standard' in first;
   const schema = isSchema ? (first as Schema<Made, Out>) : undefined;

@@ -3,7 +3,7 @@
  * handler runs again, after a crash, a retry or a pause, finished steps return what they returned the first time.
  * Implemented in worker/run/handler-context.ts.
  */
-import type { Json } from '../contract/json.ts';
+import type { Json, Jsonified, Storable } from '../contract/json.ts';
 import type { Backoff } from '../contract/policy.ts';
 import type { Progress } from '../contract/steps.ts';
 import type { SqlTransaction, Transactor } from '../contract/transactions.ts';
@@ -23,11 +23,23 @@ import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from './stre
 import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
 import type { Task } from './task.ts';
 
-/** A logger with the signatures of pino: an object of fields, then a message. */
+/** What a worker can log to: an object of fields, then a message. pino is one, and so is `console`. */
 export interface Logger {
   debug(facts: object, message?: string): void;
   info(facts: object, message?: string): void;
   warn(facts: object, message?: string): void;
+  error(facts: object, message?: string): void;
+}
+
+/** The logger of a handler: it takes a message alone, too. */
+export interface TaskLogger extends Logger {
+  debug(message: string): void;
+  debug(facts: object, message?: string): void;
+  info(message: string): void;
+  info(facts: object, message?: string): void;
+  warn(message: string): void;
+  warn(facts: object, message?: string): void;
+  error(message: string): void;
   error(facts: object, message?: string): void;
 }
 
@@ -47,8 +59,11 @@ export interface StepScope {
   readonly tryIndex: number;
 }
 
-/** The function of a step; what it returns is stored. */
-export type StepFunction<Value> = (scope: StepScope) => Value | Promise<Value>;
+/** The function of a step; what it returns is stored as JSON. A type that JSON cannot represent does not compile. */
+export type StepFunction<Value> = (scope: StepScope) => Storable<Value> | Promise<Storable<Value>>;
+
+/** The function of a `ctx.tx`; what it returns is stored as JSON. A type that JSON cannot represent does not compile. */
+export type TransactionFunction<Value, Tx = SqlTransaction> = (tx: Tx) => Promise<Storable<Value>>;
 
 /** Which transaction a `ctx.tx` runs in. */
 export interface TransactionOptions<Tx> {
@@ -89,12 +104,12 @@ export interface PayloadSchema<Payload = unknown> {
 }
 
 /** Options of a waitpoint. */
-export interface WaitpointOptions {
+export interface WaitpointOptions<Payload = Json> {
   /**
    * The schema of payloads. They are checked when a signal is delivered, in processes that do not have your code, so it
    * must be a JSON Schema or one that can be converted to it.
    */
-  schema?: PayloadSchema | Record<string, unknown>;
+  schema?: PayloadSchema<Payload> | Record<string, unknown>;
   /** How long signals are accepted and the token is valid, unless a wait suspends on it. Default 7 days. */
   expiresIn?: Duration;
 }
@@ -138,7 +153,15 @@ export type WaitResult<Payload = Json> =
   SatisfiedWait<Payload> | { outcome: 'timed_out'; payload: undefined; signals: Signal<Payload>[] };
 
 /** Options of a wait whose timeout the handler never sees. */
-type DecidedWait<Payload> = WaitForOptions<Payload> & { onTimeout?: Exclude<TimeoutBehaviour, 'resume'> };
+type DecidedWait<Options> = Options & { onTimeout?: Exclude<TimeoutBehaviour, 'resume'> };
+/** Options of a wait whose schema parses payloads for the handler. */
+type ParsedWait<Payload> = WaitForOptions<Payload> & { schema: PayloadSchema<Payload> };
+/** Options of a wait whose payloads reach the handler as JSON. */
+type PlainWait = Omit<WaitForOptions, 'schema'> & { schema?: Record<string, unknown> };
+/** Options of a wait at a waitpoint that has a schema already. */
+type WaitpointWait = Omit<WaitForOptions, 'schema'>;
+/** What follows the name of a wait. */
+type WaitCall<Options> = [options: Options] | [key: string, options: Options];
 
 /** One piece of output: a string, bytes, or a JSON value. */
 export type StreamChunk = string | Uint8Array | Json;
@@ -205,11 +228,13 @@ export interface SummaryWriter<Document> {
 
 /** The writers of a task's streams, by name. */
 export type StreamWriters<Streams extends StreamKinds> = {
-  readonly [Name in keyof Streams]: Streams[Name] extends SummaryStream<infer Document>
-    ? SummaryWriter<Document>
-    : Streams[Name] extends ChunkStream<infer Made, infer _Out>
-      ? ChunkWriter<Made>
-      : never;
+  readonly [Name in keyof Streams]: unknown extends Streams[Name]
+    ? Streams[Name]
+    : Streams[Name] extends SummaryStream<infer Document>
+      ? SummaryWriter<Document>
+      : Streams[Name] extends ChunkStream<infer Made, infer _Out>
+        ? ChunkWriter<Made>
+        : never;
 };
 
 /** The flow a member runs in. */
@@ -248,50 +273,70 @@ export interface TaskContext {
   readonly fence: string;
   /** The flow this execution is a member of; null outside of flows. */
   readonly flow: FlowScope | null;
-  /** The worker's logger; the execution's id, task and attempt are added to each entry. */
-  readonly log: Logger;
-  /** Runs `fn` once: its value is stored, and later runs return the stored value. */
-  step<Value>(name: string, fn: StepFunction<Value>, options?: StepOptions): Promise<Value>;
-  step<Value>(name: string, key: string, fn: StepFunction<Value>, options?: StepOptions): Promise<Value>;
+  /** Writes to the worker's `log`; the execution's id, task and attempt are added to each entry. */
+  readonly log: TaskLogger;
+  /** Runs `fn` once: its value is stored, and every run, the first too, gets it as it is after a round trip through JSON. */
+  step<Value>(name: string, fn: StepFunction<Value>, options?: StepOptions): Promise<Jsonified<Value>>;
+  step<Value>(
+    name: string,
+    key: string,
+    fn: StepFunction<Value>,
+    options?: StepOptions,
+  ): Promise<Jsonified<Value>>;
   /** The same in a transaction: your writes and the step's record are committed together, or not at all. */
   tx<Value, Tx = SqlTransaction>(
     name: string,
-    fn: (tx: Tx) => Promise<Value>,
+    fn: TransactionFunction<Value, Tx>,
     options?: TransactionOptions<Tx>,
-  ): Promise<Value>;
+  ): Promise<Jsonified<Value>>;
   tx<Value, Tx = SqlTransaction>(
     name: string,
     key: string,
-    fn: (tx: Tx) => Promise<Value>,
+    fn: TransactionFunction<Value, Tx>,
     options?: TransactionOptions<Tx>,
-  ): Promise<Value>;
+  ): Promise<Jsonified<Value>>;
   /** Waits by the database's clock. A long sleep frees the worker and survives any crash. */
   sleep(name: string, duration: Duration): Promise<void>;
   sleep(name: string, key: string, duration: Duration): Promise<void>;
+  /**
+   * Waits until a date, by the database's clock; a date that has passed returns at once. The date of the first call
+   * counts, also when a later run passes another.
+   */
+  sleepUntil(name: string, date: Date): Promise<void>;
+  sleepUntil(name: string, key: string, date: Date): Promise<void>;
   /**
    * Waits for signals, from a person, a callback or another service, and frees the worker meanwhile. Signals that
    * arrived at its waitpoint earlier count. A wait that lost a `Promise.race` stays open, with its timeout, until the
    * handler has finished.
    */
-  waitFor<Payload = Json>(name: string, options?: DecidedWait<Payload>): Promise<SatisfiedWait<Payload>>;
-  waitFor<Payload = Json>(name: string, options: WaitForOptions<Payload>): Promise<WaitResult<Payload>>;
-  waitFor<Payload = Json>(
+  waitFor<Payload>(
     name: string,
-    key: string,
-    options?: DecidedWait<Payload>,
+    ...call: WaitCall<DecidedWait<ParsedWait<Payload>>>
   ): Promise<SatisfiedWait<Payload>>;
+  waitFor<Payload>(name: string, ...call: WaitCall<ParsedWait<Payload>>): Promise<WaitResult<Payload>>;
   waitFor<Payload = Json>(
     name: string,
-    key: string,
-    options: WaitForOptions<Payload>,
-  ): Promise<WaitResult<Payload>>;
+    ...call: [key?: string] | WaitCall<DecidedWait<PlainWait>>
+  ): Promise<SatisfiedWait<Jsonified<Payload>>>;
+  waitFor<Payload = Json>(
+    name: string,
+    ...call: WaitCall<PlainWait>
+  ): Promise<WaitResult<Jsonified<Payload>>>;
+  /** Waits at a waitpoint that this run has opened, with its name and its schema. */
+  waitFor<Payload>(
+    waitpoint: Waitpoint<Payload>,
+    options?: DecidedWait<WaitpointWait>,
+  ): Promise<SatisfiedWait<Payload>>;
+  waitFor<Payload>(waitpoint: Waitpoint<Payload>, options: WaitpointWait): Promise<WaitResult<Payload>>;
   /**
    * Opens a waitpoint ahead of its wait, so that its token can be handed out; signals are kept until then. Not a step:
-   * called again, it returns the same waitpoint. Send the token inside a `ctx.step`, so that it is sent once. Pass the
-   * schema of the wait that follows: signals that arrive earlier are checked by it, and a wait with a different schema
-   * is refused.
+   * called again, it returns the same waitpoint. Send the token inside a `ctx.step`, so that it is sent once. Wait at it
+   * with `ctx.waitFor(waitpoint)`: its schema, which signals are checked by from now on, parses the payload.
    */
-  createWaitpoint(name: string, options?: WaitpointOptions): Promise<Waitpoint>;
+  createWaitpoint<Payload = Json>(
+    name: string,
+    options?: WaitpointOptions<Payload>,
+  ): Promise<Waitpoint<Payload>>;
   /** Starts another execution, once, however often this one runs again. */
   spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,

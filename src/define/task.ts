@@ -3,7 +3,8 @@
  * that submitters can import it. Schemas may come from any library that implements Standard Schema.
  */
 import { schemaKind, parseWith, type Schema } from '../contract/shape/schema.ts';
-import { streamKinds, type NoStreams, type StreamKinds } from './streams.ts';
+import { streamKinds, type AnyStreams, type NoStreams, type StreamKinds } from './streams.ts';
+import type { Jsonified, Storable } from '../contract/json.ts';
 import type { SubmitRequest } from '../contract/executions.ts';
 import type { Backoff, ExecutionPolicy } from '../contract/policy.ts';
 import { durationMs, type Duration } from '../contract/shape/duration.ts';
@@ -24,7 +25,7 @@ export interface TaskRetry {
 
 /**
  * Options of a task. `In` is what is submitted, `Parsed` what the handler receives, `Made` what it returns, `Out` what
- * is stored and read.
+ * is stored.
  */
 export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds = NoStreams> {
   /** Checks the input at submit and parses it for the handler. Default: unchecked. */
@@ -49,7 +50,7 @@ export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds 
   capabilities?: string[];
 }
 
-/** A task's contract, as made by `task`. */
+/** A task's contract, as made by `task`. `Out` is its result as readers get it, after a round trip through JSON. */
 export interface Task<
   In = unknown,
   Parsed = In,
@@ -59,7 +60,9 @@ export interface Task<
 > {
   readonly name: string;
   readonly input: Schema<In, Parsed> | undefined;
-  readonly output: Schema<Made, Out> | undefined;
+  readonly output: Schema<Made, unknown> | undefined;
+  /** Only for the compiler. */
+  readonly types?: { readonly output: Out } | undefined;
   readonly streams: Streams;
   readonly timeoutMs: number | undefined;
   /** What every submit of this task starts from. */
@@ -101,28 +104,40 @@ export type UncheckedTaskOptions = Omit<
   streams?: never;
 };
 
+/** The task of shapes that are given as types only: both of its values pass through JSON unchecked. */
+type UncheckedTask<In, Out, Streams extends StreamKinds = NoStreams> = Task<
+  Storable<In>,
+  Jsonified<In>,
+  Storable<Out>,
+  Jsonified<Out>,
+  Streams
+>;
+
 /**
- * Defines a task. Without schemas the shapes are types only: `task<In, Out>(name)`, or with streams
- * `task<In, Out, typeof streams>(name, { streams })`.
+ * Defines a task. Without schemas the shapes are types only: `task<In, Out>(name)`. TypeScript infers nothing beside
+ * explicit types, so the streams of `task<In, Out>(name, { streams })` accept and yield anything; name their type too,
+ * `task<In, Out, typeof streams>(name, { streams })`, and they are checked.
  */
 export function task<In = unknown, Out = unknown>(
   name: string,
   options?: UncheckedTaskOptions,
-): Task<In, In, Out, Out>;
+): UncheckedTask<In, Out>;
 export function task<In, Out, Streams extends StreamKinds>(
   name: string,
   options: Omit<UncheckedTaskOptions, 'streams'> & { streams: Streams },
-): Task<In, In, Out, Out, Streams>;
+): UncheckedTask<In, Out, Streams>;
+export function task<In, Out>(
+  name: string,
+  options: Omit<UncheckedTaskOptions, 'streams'> & { streams: StreamKinds },
+): UncheckedTask<In, Out, AnyStreams>;
 export function task<In, Parsed = In, Made = unknown, Out = Made, Streams extends StreamKinds = NoStreams>(
   name: string,
-  // With explicit type arguments but none for the streams, the streams would have no type.
-  options: TaskOptions<In, Parsed, Made, Out, Streams> &
-    (NoStreams extends Streams ? { streams?: { readonly [name: string]: never } } : unknown),
-): Task<In, Parsed, Made, Out, Streams>;
+  options: TaskOptions<In, Parsed, Made, Out, Streams>,
+): Task<In, Parsed, Made, Jsonified<Out>, Streams>;
 export function task<In, Parsed, Made, Out, Streams extends StreamKinds>(
   name: string,
   options: TaskOptions<In, Parsed, Made, Out, Streams> = {},
-): Task<In, Parsed, Made, Out, Streams> {
+): Task<In, Parsed, Made, Jsonified<Out>, Streams> {
   taskName.check(name, 'name');
   taskOptions.check(options, 'options');
   const { input, output, streams = {} as Streams, timeout, lane, priority, capabilities } = options;
@@ -142,8 +157,13 @@ function policyOf({
   retention,
 }: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention'>):
   ExecutionPolicy | undefined {
-  const deadlineMs = optionalMs(deadline, 'options.deadline');
-  return unlessEmpty(given({ retry, deadlineMs, retentionMs: optionalMs(retention, 'options.retention') }));
+  return unlessEmpty(
+    given({
+      retry,
+      deadline: optionalMs(deadline, 'options.deadline'),
+      retention: optionalMs(retention, 'options.retention'),
+    }),
+  );
 }
 
 function optionalMs(duration: Duration | undefined, field: string): number | undefined {
@@ -181,8 +201,11 @@ export function requestOf(
   { deadline, policy, ...rest }: TaskTerms,
   field: string,
 ): SubmitRequest {
-  const deadlineMs = optionalMs(deadline, `${field}.deadline`);
-  const own = { ...contract.defaults.policy, ...given({ ...policy }), ...given({ deadlineMs }) };
+  const own = {
+    ...contract.defaults.policy,
+    ...given({ ...policy }),
+    ...given({ deadline: optionalMs(deadline, `${field}.deadline`) }),
+  };
   return { ...contract.defaults, payload, ...rest, ...given({ policy: unlessEmpty(own) }) };
 }
 

@@ -85,7 +85,10 @@ function bind(
     return mode === 'at once' ? (...args) => call(args) : (...args) => callLater(args);
   if (mode === 'at once') return counting(name, call, telemetry);
   if (mode === 'frequent')
-    return (...args) => reporting(callLater(args), (ended) => telemetry.count(name, ended));
+    return (...args) => {
+      const answer = callLater(args);
+      return telemetry.isIdle() ? answer : reporting(answer, (ended) => telemetry.count(name, ended));
+    };
   if (mode === 'lasting') return (...args) => telemetry.observe(name, () => callLater(args), mode);
   return (...args) => (telemetry.isIdle() ? callLater(args) : telemetry.observe(name, () => callLater(args)));
 }

@@ -2,7 +2,13 @@
  * Closes an engine by a deadline: first user code, then the calls under way. After that nothing waits for the database
  * any more, whatever it does.
  */
-import { LAST_WORD_MS, stopOptions, withDeadline, type StopOptions } from '../contract/stopping.ts';
+import {
+  deadlineOf,
+  LAST_WORD_MS,
+  stopOptions,
+  withDeadline,
+  type StopOptions,
+} from '../contract/stopping.ts';
 import { STOP_DEADLINE_MS } from './feed/consumer.ts';
 import type { EngineContext } from './kit/context.ts';
 
@@ -33,7 +39,7 @@ export function closingOf(
     }
   };
   return async (options = {}) => {
-    const { deadlineMs = STOP_DEADLINE_MS } = stopOptions.check(options, 'options', '');
+    const deadlineMs = deadlineOf(stopOptions.check(options, 'options', ''), STOP_DEADLINE_MS);
     closing ??= closeOnce(deadlineMs);
     return closing;
   };

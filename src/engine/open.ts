@@ -2,12 +2,15 @@
  * Opens an engine on one database and schema: its parts, and the operations bound to them.
  */
 import { EngineError } from '../contract/errors.ts';
+import type { DatabaseName } from '../contract/database-name.ts';
 import type { ExecutionPolicy } from '../contract/policy.ts';
+import { promisedTo, type CompleteFor } from '../contract/protocol.ts';
 import type { Closable } from '../contract/stopping.ts';
 import { bindOperations } from './binding.ts';
 import { closingOf } from './closing.ts';
 import { choice, parsed, whole } from '../contract/shape/kinds.ts';
 import { shape } from '../contract/shape/shape.ts';
+import { databaseNameOf } from './database/database-name.ts';
 import { connectionBudget } from './database/connection-budget.ts';
 import { openDatabase, type PoolLike } from './database/database.ts';
 import { DEFAULT_SCHEMA } from './database/migrations/migrate.ts';
@@ -17,7 +20,8 @@ import { openTransactions } from './database/transactions.ts';
 import { RouteCache } from './executions/claiming/route-cache.ts';
 import { createEndings } from './executions/endings.ts';
 import { encodePolicy, executionPolicy } from './executions/submitting/policy.ts';
-import { createSubmits, type DefaultPolicy } from './executions/submitting/submit.ts';
+import type { DefaultPolicy } from './executions/submitting/check-request.ts';
+import { createSubmits } from './executions/submitting/submit.ts';
 import { EndWatch } from './executions/waiting.ts';
 import { DatabaseFeed } from './feed/database-feed.ts';
 import { openFeed } from './feed/feed.ts';
@@ -83,6 +87,9 @@ export interface OpenedEngine {
   engine: Engine;
   context: EngineContext;
   telemetry: Telemetry | undefined;
+  /** For the worker of this process. */
+  completeFor: CompleteFor;
+  databaseName: DatabaseName | undefined;
 }
 
 /**
@@ -126,14 +133,15 @@ export async function openEngine(
     companions: [],
   };
   const telemetry = await loadTelemetry();
-  return { engine: bindEngine(context, policy, telemetry), context, telemetry };
+  const databaseName = databaseNameOf(options);
+  return { ...bindEngine(context, policy, telemetry), context, telemetry, databaseName };
 }
 
 function bindEngine(
   context: EngineContext,
   defaultPolicy: DefaultPolicy,
   telemetry: Telemetry | undefined,
-): Engine {
+): Pick<OpenedEngine, 'engine' | 'completeFor'> {
   const parts = {
     endings: createEndings(context),
     submits: createSubmits(context, defaultPolicy),
@@ -159,5 +167,11 @@ function bindEngine(
       closed = true;
     },
   );
-  return { ...bindOperations(operationsOf(parts), open, telemetry), close };
+  const engine = { ...bindOperations(operationsOf(parts), open, telemetry), close };
+  const completeFor: CompleteFor = (lease, result, waiter) => {
+    open();
+    if (telemetry === undefined || telemetry.isIdle()) endings.completeFor(lease, result, waiter);
+    else promisedTo(waiter, engine.worker.complete(lease, result));
+  };
+  return { engine, completeFor };
 }

@@ -18,23 +18,26 @@ import type { SubmitOptions, SubmitRequest } from '../contract/executions.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import { atOnce, frequent, lasting, type Operations } from './binding.ts';
+import { describe } from './describe.ts';
 import { cancel } from './executions/cancel.ts';
 import { claim } from './executions/claiming/claim.ts';
 import { watch } from './executions/claiming/watch.ts';
 import type { Endings } from './executions/endings.ts';
 import { renew, revokeLease } from './executions/leases.ts';
-import { describe, result, serverTimeMs } from './executions/reads.ts';
-import type { DefaultPolicy, Submits } from './executions/submitting/submit.ts';
+import { result, serverTimeMs } from './executions/reads.ts';
+import type { DefaultPolicy } from './executions/submitting/check-request.ts';
+import type { Submits } from './executions/submitting/submit.ts';
 import { fireDueTimers } from './executions/timers.ts';
 import { transact } from './executions/transact.ts';
 import { forgetOne, listAll, moveOne } from './feed/consumers.ts';
 import type { Feed } from './feed/feed.ts';
 import { cancelFlow } from './flows/cancel.ts';
 import * as flows from './flows/flows.ts';
-import { describeFlow, listFlows, waitForFlow } from './flows/reads.ts';
+import { describeFlow, findFlows, listFlows, waitForFlow } from './flows/reads.ts';
 import type { EngineContext } from './kit/context.ts';
 import { bulk } from './operator/bulk.ts';
 import { explain } from './operator/explain.ts';
+import { find, shorten } from './operator/find.ts';
 import { listLanes, pauseLane, resumeLane } from './operator/lanes.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
@@ -45,7 +48,7 @@ import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signals/s
 import { suspend } from './signals/suspend.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './signals/waitpoints.ts';
 import { readOrder, type Orders } from './steps/end-order.ts';
-import { readSteps, type Steps } from './steps/steps.ts';
+import { listSteps, readSteps, type Steps } from './steps/steps.ts';
 import type { Appends } from './streams/append.ts';
 import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams/streams.ts';
 
@@ -116,6 +119,7 @@ function flowOperations(defaultPolicy: DefaultPolicy): Operations<Groups>['flows
     cancel: cancelFlow,
     describe: describeFlow,
     list: listFlows,
+    find: findFlows,
     wait: waitForFlow,
   };
 }
@@ -159,8 +163,10 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       result,
       wait: ({ ends }, id, options = {}) => ends.wait(id, options),
       list,
+      find,
+      shorten,
       listAttempts,
-      listSteps: readSteps,
+      listSteps,
       explain,
       cancel: oneOrMany(cancel),
       replay: oneOrMany(replay),

@@ -7,6 +7,8 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { EngineError } from '../contract/errors.ts';
+import { msOf, type Duration } from '../contract/shape/duration.ts';
+import { refuse } from '../contract/shape/shape.ts';
 import { sqlStateOf, toEngineError } from '../engine/database/errors.ts';
 import { DEFAULT_SCHEMA, migrate } from '../engine/database/migrations/migrate.ts';
 import { quoteIdentifier } from '../engine/database/names.ts';
@@ -32,8 +34,8 @@ export interface TestDatabase {
   readonly url: string;
   /** The engine's schema in it. */
   readonly schema: string;
-  /** Moves the engine's clock forward (or back, with a negative number) for all connections at once. */
-  moveClock(ms: number): Promise<void>;
+  /** Moves the engine's clock forward (or back, by a negative number of milliseconds) for all connections at once. */
+  moveClock(by: Duration): Promise<void>;
   /** Sets how far the engine's clock is ahead of the real one. */
   setClockOffset(ms: number): Promise<void>;
   /** Runs a statement with the schema on the search path. int8 is returned as a number. */
@@ -113,7 +115,7 @@ function openTestDatabase(serverUrl: string, name: string, url: string): TestDat
     name,
     url,
     schema: DEFAULT_SCHEMA,
-    moveClock: (ms) => setClock('offset_ms + $1::bigint', ms),
+    moveClock: async (by) => setClock('offset_ms + $1::bigint', movedMs(by)),
     setClockOffset: (ms) => setClock('$1::bigint', ms),
     query: (text, params) => pool.query(text, params),
     connect,
@@ -186,4 +188,10 @@ function clockError(error: unknown): unknown {
       cause: error,
     },
   );
+}
+
+function movedMs(by: Duration): number {
+  const ms = msOf(by);
+  if (Number.isNaN(ms)) refuse('by', "must be a duration such as '1h', or a number of milliseconds");
+  return ms;
 }

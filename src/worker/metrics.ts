@@ -63,7 +63,7 @@ export interface WorkerHealth {
   lastClaimAgoMs: number | null;
   /** Time since the renewal, or grant, of the held lease that was renewed least recently. Null without leases. */
   oldestRenewalAgoMs: number | null;
-  /** How late timers were, over the last 10 to 20 seconds. A stall longer than `leaseMs` costs every lease. */
+  /** How late timers were, over the last 10 to 20 seconds. A stall longer than `lease` costs every lease. */
   eventLoopDelay: { p99Ms: number; maxMs: number };
 }
 
@@ -81,8 +81,9 @@ class Durations {
   #sumMs = 0;
 
   add(ms: number): void {
-    const fits = BOUNDS_MS.findIndex((bound) => ms <= bound);
-    this.#counts[fits === -1 ? BOUNDS_MS.length : fits]! += 1;
+    let fits = 0;
+    while (fits < BOUNDS_MS.length && ms > BOUNDS_MS[fits]!) fits += 1;
+    this.#counts[fits]! += 1;
     this.#count += 1;
     this.#sumMs += ms;
   }
@@ -136,6 +137,10 @@ export class WorkerCounts {
 /** A lease that also knows when it was granted, and what it counts against. */
 export class MeasuredLease extends HeldLease {
   readonly limits: readonly Limit[];
+  /** Where its run is kept. */
+  place = -1;
+  /** Its handler has returned or thrown; what is left is to report it. */
+  isHandled = false;
   readonly #takenAt = performance.now();
 
   constructor(claim: Claim, sentAt: number, limits: readonly Limit[]) {
@@ -163,9 +168,16 @@ export class Vitals {
     this.#failingSince ??= performance.now();
   }
 
-  /** Drops samples of the event loop from before the previous call. */
-  beat(): void {
+  /** The longest delay of the event loop in the last 10 to 20 seconds. */
+  get longestDelayMs(): number {
+    return this.#loop.read().maxMs;
+  }
+
+  /** Drops samples of the event loop from before the previous call, and returns the longest delay until now. */
+  beat(): number {
+    const longest = this.longestDelayMs;
     this.#loop.turnOver();
+    return longest;
   }
 
   close(): void {

@@ -3,8 +3,11 @@
  * beyond their AbortSignal: once it is aborted, the execution is no longer theirs.
  */
 import { inspect } from 'node:util';
+import { msOf, type Duration } from '../contract/shape/duration.ts';
 import type { Failure } from '../contract/protocol.ts';
 import { isEngineError, type EngineError, type ErrorCode } from '../contract/errors.ts';
+import { categoryOf } from './category.ts';
+import { detailOf } from './failure-detail.ts';
 
 /** Why a task's AbortSignal was aborted. */
 export type AbortCode = 'cancelled' | 'revoked' | 'lease_lost' | 'deadline' | 'paused' | 'shutdown' | 'ended';
@@ -33,12 +36,18 @@ export class TaskAborted extends Error {
   }
 }
 
+/** How a failure is treated. */
+export interface TaskFailedOptions extends Pick<Failure, 'category' | 'retry'> {
+  /** Replaces the policy's delay when the failure is retried. */
+  retryAfter?: Duration;
+}
+
 /** Throw this from a handler to control how its failure is treated. Any other error is retried according to the policy. */
 export class TaskFailed extends Error {
   override readonly name = 'TaskFailed';
-  readonly options: Omit<Failure, 'message'>;
+  readonly options: TaskFailedOptions;
 
-  constructor(message: string, options: Omit<Failure, 'message'> = {}) {
+  constructor(message: string, options: TaskFailedOptions = {}) {
     super(message);
     this.options = options;
   }
@@ -52,17 +61,31 @@ export function subjectOf(run: { kind: string; executionId: string }): string {
 /** The failure to report for whatever a handler threw. Never throws itself: a failure report must not fail. */
 export function toFailure(thrown: unknown): Failure {
   try {
-    return describeThrown(thrown);
+    return withDetail(describeThrown(thrown), thrown);
   } catch {
     return { message: 'A handler threw a value that cannot be inspected.' };
   }
 }
 
+function withDetail(failure: Failure, thrown: unknown): Failure {
+  const detail = detailOf(thrown);
+  return detail === undefined ? failure : { ...failure, detail };
+}
+
 function describeThrown(thrown: unknown): Failure {
-  if (thrown instanceof TaskFailed) return { message: printable(thrown.message), ...thrown.options };
+  if (thrown instanceof TaskFailed) {
+    const { retryAfter, ...options } = thrown.options;
+    // An invalid one is refused where failures are reported, which then reports the failure without it.
+    const delay = retryAfter === undefined ? {} : { retryAfterMs: msOf(retryAfter) };
+    return { message: printable(thrown.message), ...options, ...delay };
+  }
   if (isMisuse(thrown)) return { message: messageOf(thrown), category: 'permanent', retry: 'never' };
-  if (thrown instanceof Error) return { message: messageOf(thrown) };
+  if (thrown instanceof Error) return withCategory({ message: messageOf(thrown) }, categoryOf(thrown));
   return { message: `A handler threw a value that is not an Error: ${shown(thrown)}` };
+}
+
+function withCategory(failure: Failure, category: string | undefined): Failure {
+  return category === undefined ? failure : { ...failure, category };
 }
 
 const MISUSES: readonly ErrorCode[] = [

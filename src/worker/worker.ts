@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto';
 import { EngineError } from '../contract/errors.ts';
 import type { Claim, ClaimResult, Hint, WorkerPort, WorkerRegistration } from '../contract/protocol.ts';
+import { msOf } from '../contract/shape/duration.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { deadlineOf, LAST_WORD_MS, withDeadline, type StopOptions } from '../contract/stopping.ts';
 import { ClaimGroups, nameOf, type ClaimGroup, type Limit } from './loop/claim-groups.ts';
@@ -19,29 +20,13 @@ import {
   type WorkerMetrics,
   type WorkerStats,
 } from './metrics.ts';
-import { checkOptions, DEFAULTS, MAX_CONCURRENCY, SILENT, type WorkerOptions } from './options.ts';
+import { WorkerLog } from './log/worker-log.ts';
+import { checkOptions, DEFAULTS, MAX_CONCURRENCY, type Worker, type WorkerOptions } from './options.ts';
 import { Registration } from './loop/registration.ts';
-import { runHandler, type RunHost, type RunOutcome } from './run/run-handler.ts';
+import { completeForOf, runHandler, type RunHost, type RunOutcome } from './run/run-handler.ts';
+import { Runs } from './loop/runs.ts';
 import { ignoreStrayRejections } from './loop/stray-rejections.ts';
 import { WakeUp } from './loop/wake-up.ts';
-
-/** A worker that runs in this process. */
-export interface Worker {
-  readonly workerInstanceId: string;
-  readonly running: number;
-  readonly stats: Readonly<WorkerStats>;
-  /** Its current health, for a probe. */
-  health(): WorkerHealth;
-  /** What it has done so far, as numbers. */
-  metrics(): WorkerMetrics;
-  /**
-   * Stops claiming, waits for handlers, and hands back what has not finished by the deadline (default 10 s). Resolves at
-   * most one second after the deadline, whether or not the database responds: leases that could not be handed back
-   * expire.
-   */
-  stop(options?: StopOptions): Promise<void>;
-  [Symbol.asyncDispose](): Promise<void>;
-}
 
 /**
  * Longest interval at which a worker without free slots polls for due timers, once it knew of one. It polls sooner after
@@ -72,7 +57,7 @@ class ClaimLoop implements Worker {
   readonly #vitals: Vitals;
   readonly #registration: Registration;
   readonly #startedAt = performance.now();
-  readonly #runs = new Map<MeasuredLease, Promise<void>>();
+  readonly #runs = new Runs();
   readonly #host: RunHost<MeasuredLease>;
   /** Groups that got all they asked for: there may be more. Every exhausted limit has one of them under it. */
   readonly #hungry = new Set<ClaimGroup>();
@@ -99,16 +84,17 @@ class ClaimLoop implements Worker {
     this.#options = options;
     this.#groups = new ClaimGroups(handlers, options.lanes, MAX_CONCURRENCY);
     this.#concurrency = options.concurrency ?? DEFAULTS.concurrency;
-    this.#leaseMs = options.leaseMs ?? DEFAULTS.leaseMs;
+    this.#leaseMs = msOf(options.lease ?? DEFAULTS.leaseMs);
     this.workerInstanceId = `${options.workerId ?? DEFAULTS.workerId}-${randomUUID()}`;
     this.#leases = new LeaseWatch(port, this.#leaseMs, (error) => this.#failed('renewErrors', error));
-    this.#wakeUp = new WakeUp(options.pollMs ?? DEFAULTS.pollMs);
+    this.#wakeUp = new WakeUp(msOf(options.poll ?? DEFAULTS.pollMs));
     // No worker may have been running for a while: executions that have expired meanwhile must not be started.
     this.#wakeUp.dueIn(0);
     this.#counts = new WorkerCounts(handlers.keys());
     this.#host = {
       port,
-      log: options.log ?? SILENT,
+      completeFor: completeForOf(port),
+      log: new WorkerLog(options.log),
       middleware: options.middleware ?? [],
       handled: (lease) => this.#handled(lease),
       finished: (lease, outcome) => this.#finished(lease, outcome),
@@ -119,9 +105,10 @@ class ClaimLoop implements Worker {
     this.#looping = this.#loop();
     this.#registration = new Registration(port, {
       describe: () => this.#describe(),
-      onBeat: () => this.#vitals.beat(),
+      onBeat: () => this.#host.log.eventLoop(this.#vitals.beat(), this.#leaseMs),
       onError: (error) => this.#reportError(error),
     });
+    this.#host.log.started(this.#describe(), port);
   }
 
   get running(): number {
@@ -133,12 +120,12 @@ class ClaimLoop implements Worker {
   }
 
   health(): WorkerHealth {
-    return this.#vitals.read(this.#state, this.#runs.keys());
+    return this.#vitals.read(this.#state, this.#runs.all);
   }
 
   metrics(): WorkerMetrics {
     const now = { slots: this.#concurrency, handling: this.#handling, running: this.running };
-    return this.#counts.read(now, this.#runs.keys());
+    return this.#counts.read(now, this.#runs.all);
   }
 
   #describe(): WorkerRegistration {
@@ -274,8 +261,10 @@ class ClaimLoop implements Worker {
   }
 
   #reportError(error: unknown): void {
+    const { onError } = this.#options;
+    if (onError === undefined) return this.#host.log.trouble(error);
     try {
-      this.#options.onError?.(error);
+      onError(error);
     } catch {
       // An error of the error handler cannot be reported.
     }
@@ -293,8 +282,7 @@ class ClaimLoop implements Worker {
    */
   #take(claim: Claim, sentAt: number): void {
     const limits = this.#groups.limitsFor(claim);
-    const fits = limits.every((limit) => limit.free > 0);
-    if (this.#late || !fits) this.#giveBack(claim);
+    if (this.#late || (limits.length > 0 && !limits.every((limit) => limit.free > 0))) this.#giveBack(claim);
     else this.#start(claim, sentAt, limits);
   }
 
@@ -312,25 +300,31 @@ class ClaimLoop implements Worker {
     this.#leases.add(lease);
     this.#handling += 1;
     for (const limit of limits) limit.take();
-    this.#runs.set(lease, runHandler(this.#host, lease, this.#handlers.get(claim.kind)!));
+    this.#runs.add(lease);
+    runHandler(this.#host, lease, this.#handlers.get(claim.kind)!);
   }
 
   #handled(lease: MeasuredLease): void {
     const { limits } = lease;
+    lease.isHandled = true;
     this.#handling -= 1;
     this.#counts.handled(lease.claim.kind, lease.heldMs);
     for (const limit of limits) limit.giveBack();
     this.#wakeUp.freed();
-    // The loop may be waiting for work of other groups that have free slots; for this group there may be some already.
-    if (limits.length === 0) return;
+    if (limits.length > 0) this.#feedHungry(limits);
+  }
+
+  /** The loop may be waiting for work of other groups that have free slots; for this group there may be some already. */
+  #feedHungry(limits: readonly Limit[]): void {
     const isFed = (group: ClaimGroup): boolean => group.limits.some((limit) => limits.includes(limit));
     if ([...this.#hungry].some(isFed)) this.#wakeUp.ring();
   }
 
   #finished(lease: MeasuredLease, outcome: RunOutcome): void {
     // What was handed back is counted as released, not as lost.
-    if (lease.lostBy !== 'shutdown')
+    if (outcome !== 'lost' || lease.lostBy !== 'shutdown')
       this.#counts.count(lease.claim.kind, outcome === 'retry_scheduled' ? 'retryScheduled' : outcome);
+    if (outcome === 'lost') this.#host.log.lost(lease, () => this.#vitals.longestDelayMs);
     this.#finish(lease);
   }
 
@@ -338,7 +332,7 @@ class ClaimLoop implements Worker {
     // Stops what the handler may have left running.
     lease.stopHandler('ended');
     this.#leases.remove(lease);
-    this.#runs.delete(lease);
+    this.#runs.remove(lease);
     this.#wakeUp.freed();
   }
 
@@ -359,14 +353,21 @@ class ClaimLoop implements Worker {
     if (this.running > 0) this.#registration.refresh();
     this.#unwatch();
     this.#wakeUp.close();
-    const finished = this.#looping.then(() => Promise.all(this.#runs.values()));
+    const finished = this.#looping.then(() => this.#runs.settled());
     await Promise.race([withDeadline(finished, deadlineMs), hurried(this.#hurry.signal)]);
     this.#late = true;
-    const handBacks = [...this.#runs.keys()].map((lease) => this.#handBack(lease));
+    // An outcome that is being reported is not handed back: the work would run again.
+    const unhandled = this.#runs.all.filter((lease) => !lease.isHandled);
+    const handBacks = unhandled.map((lease) => this.#handBack(lease));
     // Also waits for a claim in progress: its executions are given back, and the connection may be closed after that.
-    const allBack = Promise.all([...handBacks, this.#looping.then(() => Promise.all(this.#givingBack))]);
+    const allBack = Promise.all([
+      ...handBacks,
+      finished,
+      this.#looping.then(() => Promise.all(this.#givingBack)),
+    ]);
     await Promise.all([withDeadline(allBack, LAST_WORD_MS), this.#registration.close()]);
     this.#vitals.close();
+    this.#host.log.close();
     this.#stopIgnoringStrays();
     this.#state = 'stopped';
   }

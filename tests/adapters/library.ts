@@ -7,11 +7,11 @@ import { connect } from '../../src/connect/connect.ts';
 import type { Connection } from '../../src/connect/connection.ts';
 import type { SqlExecutor, Transactor } from '../../src/contract/transactions.ts';
 import { uuidV7 } from '../../src/contract/ids.ts';
-import { task } from '../../src/define/task.ts';
+import { task, type Task } from '../../src/define/task.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { handle, type HandlerFunction } from '../../src/define/handlers.ts';
 import { startWorker } from '../../src/connect/worker.ts';
-import type { Worker } from '../../src/worker/worker.ts';
+import type { Worker } from '../../src/worker/options.ts';
 import { plainDatabase } from '../setup/database.ts';
 import { AGAIN, newKind, SOON } from '../worker/crew.ts';
 
@@ -33,7 +33,7 @@ interface Bench<Tx> {
   readonly library: Library<Tx>;
   readonly engine: Connection;
   /** Runs one task with this handler until the test ends. */
-  work<Input>(handler: HandlerFunction<Input, unknown>): ReturnType<typeof task<Input>>;
+  work<Input>(handler: HandlerFunction<Input, unknown>): Task<Input>;
   bookings(id: string): Promise<number>;
 }
 
@@ -71,7 +71,7 @@ function useBench<Tx>(open: (url: string) => Promise<Library<Tx>>): Bench<Tx> {
     library = await open(database.url);
   });
   afterEach(async () => {
-    await Promise.all(workers.splice(0).map((worker) => worker.stop({ deadlineMs: 0 })));
+    await Promise.all(workers.splice(0).map((worker) => worker.stop({ deadline: 0 })));
   });
   afterAll(async () => {
     await library?.close();
@@ -86,8 +86,8 @@ function useBench<Tx>(open: (url: string) => Promise<Library<Tx>>): Bench<Tx> {
       return engine;
     },
     work<Input>(handler: HandlerFunction<Input, unknown>) {
-      const made = task<Input>(newKind(), { retry: AGAIN.retry });
-      workers.push(startWorker(engine, { handlers: [handle(made, handler)] }));
+      const made = task(newKind(), { retry: AGAIN.retry }) as Task<Input>;
+      workers.push(startWorker(engine, { log: 'silent', handlers: [handle(made, handler)] }));
       return made;
     },
     async bookings(id) {
@@ -154,8 +154,8 @@ function describeSubmit<Tx>(bench: Bench<Tx>): void {
     const [ready, delayed] = await Promise.all(
       runs.map((run) => bench.engine.executions.describe(run.executionId)),
     );
-    expect(ready).toMatchObject({ publicState: 'waiting', capabilities: ['a', 'b'], lane: 'later' });
-    expect(delayed).toMatchObject({ publicState: 'delayed', priority: 7 });
+    expect(ready).toMatchObject({ state: 'waiting', capabilities: ['a', 'b'], lane: 'later' });
+    expect(delayed).toMatchObject({ state: 'delayed', priority: 7 });
     expect(delayed!.eligibleAtMs! - delayed!.createdAtMs).toBe(LONG_DELAY_DAYS * DAY_MS);
   });
 }

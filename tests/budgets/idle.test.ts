@@ -30,7 +30,7 @@ it('an idle worker that also runs the reconcilers queries less than twice a seco
     },
   };
   const engine = await connect({ pool: counting as never, schema: database.schema, listenUrl: database.url });
-  const worker = startWorker(engine, { handlers: [handle(task('idle'), () => null)] });
+  const worker = startWorker(engine, { log: 'silent', handlers: [handle(task('idle'), () => null)] });
   // All first passes run at the start.
   const passed = () => engine.upkeep.reports().every(({ passes }) => passes > 0);
   await expect.poll(passed, { timeout: patiently(10_000) }).toBe(true);

@@ -15,7 +15,7 @@ import { migrate } from '../../src/engine/database/migrations/migrate.ts';
 import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { startWorker } from '../../src/connect/worker.ts';
-import type { Worker } from '../../src/worker/worker.ts';
+import type { Worker } from '../../src/worker/options.ts';
 import { newKind, resultOf } from '../worker/crew.ts';
 import { faultsOf } from './checker.ts';
 import { patiently } from '../setup/patience.ts';
@@ -48,7 +48,7 @@ async function submitting(
   acknowledged: ExecutionId[],
   stop: AbortSignal,
 ): Promise<void> {
-  const policy = { retry: { maxRetries: 1_000, backoff: { type: 'fixed', delayMs: 10 } } } as const;
+  const policy = { retry: { maxRetries: 1_000, backoff: { type: 'fixed', delay: 10 } } } as const;
   while (!stop.aborted) {
     try {
       const submitted = await engine.executions.submit(
@@ -69,9 +69,10 @@ test(
     const engines = await Promise.all([1, 2].map(() => connect({ databaseUrl: server.url, poolSize: 4 })));
     const workers: Worker[] = engines.map((engine) =>
       startWorker(engine, {
+        log: 'silent',
         concurrency: 5,
-        leaseMs: 3_000,
-        pollMs: 200,
+        lease: 3_000,
+        poll: 200,
         handlers: [handle(task<number>(kind), (input) => input * 2)],
       }),
     );
@@ -95,7 +96,7 @@ test(
     } finally {
       stop.abort();
       await Promise.allSettled(submitters);
-      await Promise.all(workers.map((worker) => worker.stop({ deadlineMs: 0 })));
+      await Promise.all(workers.map((worker) => worker.stop({ deadline: 0 })));
       await Promise.all(engines.map((engine) => engine.close()));
     }
   },

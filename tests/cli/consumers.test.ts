@@ -57,7 +57,7 @@ describe('flowfabric consumers', () => {
     expect(await consumers('list')).toEqual({
       exitCode: 0,
       output: '',
-      errors: 'flowfabric: there is no consumer.\n',
+      errors: expect.stringContaining('there is no consumer yet.'),
     });
     const [first] = await pause('a', 'b');
     const at = first!.position - 1n;
@@ -70,7 +70,7 @@ describe('flowfabric consumers', () => {
     const [heading, row] = table.output.trimEnd().split('\n');
     expect(heading).toMatch(/^CONSUMER +POSITION +CURSOR +LAG +BEHIND +MOVED +HOLDER +FAILURES +ERROR$/);
     const place = `${at} +${encodeCursor(at)}`;
-    expect(row).toMatch(new RegExp(`^billing +${place} +2 +\\d+\\w+ +\\d{4}-\\S+Z +\\S+ +[1-9]\\d* +\\S+$`));
+    expect(row).toMatch(new RegExp(`^billing +${place} +2 +\\d+\\w+ +\\d+\\w+ +\\S+ +[1-9]\\d* +\\S+$`));
     const { output } = await consumers('--json');
     const listed = JSON.parse(output) as object;
     expect(listed).toMatchObject({

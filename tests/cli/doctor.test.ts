@@ -217,7 +217,7 @@ describe('flowfabric doctor finds', () => {
     await using database = await plainDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());
-    const { executionId } = await engine.executions.submit({ kind: 'k', delayMs: 3_600_000 });
+    const { executionId } = await engine.executions.submit({ kind: 'k', delay: 3_600_000 });
     const plant = (failures: number) =>
       database.query(
         `INSERT INTO ff_setback SELECT 'due-timers', execution_id, partition_key, $1, 0, 'database_error'
@@ -266,7 +266,7 @@ describe('flowfabric doctor finds', () => {
     await using database = await testDatabase();
     const engine = await connect({ databaseUrl: database.url, reconcile: 'off' });
     onTestFinished(() => engine.close());
-    await engine.executions.submit({ kind: 'k', delayMs: 1_000 });
+    await engine.executions.submit({ kind: 'k', delay: 1_000 });
     expect((await diagnose(database.url)).of('reconcilers')).toMatchObject({ verdict: 'warn' });
     await database.moveClock(60_000);
     expect((await diagnose(database.url)).of('reconcilers')).toMatchObject({

@@ -101,9 +101,9 @@ describe('flowfabric events tail', () => {
     const time = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`;
     const printed = output.trimEnd().split('\n');
     const expected = [
-      `lease.acquired +${id} +lined +slow +on w-1, attempt 1`,
-      `completion.success +${id} +lined +slow +on w-1, attempt 1`,
-      `lease.acquired +${stopped} +stopped +default +on w-1, attempt 1`,
+      `lease.acquired +${id} +lined +slow +attempt 1 on w-1`,
+      `completion.success +${id} +lined +slow +attempt 1 on w-1`,
+      `lease.acquired +${stopped} +stopped +default +attempt 1 on w-1`,
       `lease.revoked +${stopped} +stopped +default +from w-1, by ada: cancel`,
       `completion.cancelled +${stopped} +stopped +default.*`,
       `operator.priority_changed +${waiting} +queued +default +0 -> 9, by ada`,
@@ -363,7 +363,7 @@ describe('an invalid value', () => {
     [['--from', 'AQAAAAAAAAAA'], '--from starts with byte 1'],
     [['--from', 'Av__________'], '--from has a negative position'],
     [['--family', 'leases'], '--family must be one of lease, completion, signal'],
-    [['--execution', 'me'], '--execution does not begin with {fp:'],
+    [['--execution', 'me'], '--execution must be {fp:N}:<uuid>, or the beginning of its uuid'],
     [['--limit', '0'], '--limit must be a whole number from 1 to'],
   ])('such as %j is refused before the database is asked', async (args, sentence) => {
     const { exitCode, output, errors } = await runCommand({

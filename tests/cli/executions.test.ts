@@ -5,7 +5,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { connect, handle, startWorker, task, TaskFailed, type Connection } from '../../src/index.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { plainDatabase } from '../setup/database.ts';
@@ -56,6 +56,7 @@ function lines(output: string): unknown[] {
 function startGreeter() {
   const greet = task<{ name: string }>('greet');
   const worker = startWorker(engine, {
+    log: 'silent',
     workerId: 'greeter',
     handlers: [
       handle(greet, ({ name }) => {
@@ -90,7 +91,7 @@ describe('flowfabric submit', () => {
       priority: 7,
       namespace: 'shop',
       tags: { customer: '42', note: 'a=b' },
-      publicState: 'delayed',
+      state: 'delayed',
     });
     expect(found!.eligibleAtMs! - found!.createdAtMs).toBe(5_400_000);
   });
@@ -228,14 +229,16 @@ describe('flowfabric describe', () => {
     await workerPort(engine).recordStep(lease, { name: 'one', value: 1 });
     await workerPort(engine).reportProgress(lease, { percent: 40, message: 'half\nway' });
     const { output } = await run('describe', executionId);
-    expect(output).toMatch(/why +Worker w-1 is running it; its lease expires in \d+s unless/);
+    expect(output).toMatch(
+      /why +Worker w-1 is running it, but is not registered; its lease expires in \d+s unless/,
+    );
     expect(output).toMatch(/lease +w \(w-1\) since/);
     expect(output).toMatch(/progress +40 %, half way at/);
-    expect(output).toMatch(/steps +1$/m);
+    expect(output).toMatch(/steps +1\n +one +- +1$/m);
     expect(output).toContain(`parent     ${parent.executionId}`);
     expect(await json('describe', executionId)).toMatchObject({
       executionId,
-      publicState: 'active',
+      state: 'active',
       lease: { workerId: 'w' },
       stepCount: 1,
       parentId: parent.executionId,
@@ -256,17 +259,66 @@ describe('flowfabric describe', () => {
     expect(shown.output).toContain('{"greeting":"hello Ada"}');
     const failed = await run('describe', bad.executionId);
     expect(failed.output).toMatch(/why +It failed \d+m?s ago \(nobody/);
-    expect(failed.output).toMatch(/1\. failed by .*: nobody/);
+    expect(failed.output).toMatch(/input +\{"name":""\}/);
+    expect(failed.output).toMatch(/failure +.*nobody/);
+    expect(failed.output).toMatch(/^ +at .*executions\.test\.ts:\d+:\d+/m);
+    expect(failed.output).toMatch(/1\. failed by /);
     expect(await json('describe', bad.executionId)).toMatchObject({
-      publicState: 'failed',
+      state: 'failed',
       result: { outcome: 'failed' },
-      attempts: [{ outcome: 'failed' }],
+      attempts: [{ outcome: 'failed', failureDetail: { stack: expect.stringContaining('at ') } }],
+      input: { name: '' },
+      steps: { items: [], truncated: false },
+      timeline: { items: [{ what: 'submitted' }, { what: 'attempts' }, { what: 'ended' }] },
     });
+  });
+
+  it('waits for the end with --watch where there is no terminal', async () => {
+    const { executionId } = await engine.executions.submit({ kind: 'watched' });
+    const shown = run('show', executionId, '--watch');
+    const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: ['watched'], limit: 1, leaseMs: 60_000 };
+    const port = workerPort(engine);
+    const claim = await vi.waitUntil(async () => (await port.claim(request)).claims[0], PATIENCE);
+    await port.complete(claim, 'done');
+    const { exitCode, output } = await shown;
+    expect(exitCode).toBe(0);
+    expect(output).toContain(`${executionId}  completed`);
   });
 
   it('exits with 3 when there is no such execution', async () => {
     const { exitCode, output, errors } = await run('describe', UNKNOWN.replace('12', '13'));
     expect({ exitCode, output }).toEqual({ exitCode: 3, output: '' });
+    expect(errors).toContain('[not_found]');
+  });
+});
+
+describe('flowfabric steps', () => {
+  it('lists steps with their values, in the order they were recorded', async () => {
+    const { executionId } = await engine.executions.submit({ kind: 'stepped' });
+    expect((await run('steps', executionId)).output).toContain('No steps yet.');
+    const port = workerPort(engine);
+    const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: ['stepped'], limit: 1, leaseMs: 60_000 };
+    const claim = await vi.waitUntil(async () => (await port.claim(request)).claims[0], PATIENCE);
+    await port.recordStep(claim, {
+      name: 'load',
+      key: '7',
+      value: { a: 'x'.repeat(5_000) },
+      durationMs: 1_200,
+    });
+    await port.recordStep(claim, { name: 'rest', sleepMs: 0 });
+    const { output } = await run('steps', executionId);
+    expect(output).toMatch(
+      /^load \[7\] +step +1 +\S+Z +1s +\{"a":"x{5000}"\}\nrest +sleep +1 +\S+Z +- +slept$/m,
+    );
+    expect(lines((await run('steps', executionId, '--json')).output)).toMatchObject([
+      { name: 'load', key: '7', kind: 'step', durationMs: 1_200, attemptIndex: 0 },
+      { name: 'rest', kind: 'sleep', durationMs: null },
+    ]);
+  });
+
+  it('exits with 3 when there is no such execution', async () => {
+    const { exitCode, errors } = await run('steps', UNKNOWN.replace('12', '13'));
+    expect(exitCode).toBe(3);
     expect(errors).toContain('[not_found]');
   });
 });
@@ -330,14 +382,14 @@ describe('flowfabric workers list', () => {
   it('lists the registered workers, one object per line with --json', async () => {
     const none = await run('workers', 'list', '--json');
     expect(none).toMatchObject({ exitCode: 0, output: '' });
-    expect(none.errors).toContain('no worker is registered');
+    expect(none.errors).toContain('no worker is running. Start one');
     const { workerInstanceId } = startGreeter();
     await expect.poll(() => engine.workers.list(), PATIENCE).toHaveLength(1);
     const text = await run('workers', 'list');
     expect(text).toMatchObject({ exitCode: 0, errors: '' });
-    expect(text.output).toMatch(/^WORKER +INSTANCE +RUNNING/);
+    expect(text.output).toMatch(/^WORKER +INSTANCE +STATE +RUNNING +SEEN/);
     expect(text.output).toMatch(
-      new RegExp(`^greeter +${workerInstanceId} +0/10 .* working .* greet +all$`, 'm'),
+      new RegExp(`^greeter +${workerInstanceId} +working +0/10 .* greet +all$`, 'm'),
     );
     const listed = await run('workers', 'list', '--json');
     expect(lines(listed.output)).toMatchObject([

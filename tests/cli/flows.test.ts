@@ -168,7 +168,7 @@ describe('flowfabric flows list', () => {
     ]);
     expect(JSON.parse(rest.output)).toMatchObject({ flowId: ids[2] });
     expect(JSON.parse(named.output)).toMatchObject({ flowId: ids[1], state: 'running' });
-    expect(none).toEqual({ exitCode: 0, output: '', errors: 'flowfabric: nothing found.\n' });
+    expect(none).toEqual({ exitCode: 0, output: '', errors: expect.stringContaining('no flow matches.') });
   });
 
   it.each([
@@ -223,7 +223,7 @@ describe('flowfabric flows cancel', () => {
     ];
     const interrupted = startCommand({ args, databaseUrl: database.url });
     await expect
-      .poll(async () => (await engine.executions.describe(members['b']!))?.publicState, PATIENCE)
+      .poll(async () => (await engine.executions.describe(members['b']!))?.state, PATIENCE)
       .toBe('cancelled');
     interrupted.child.kill('SIGINT');
     expect(await interrupted.exitCode).toBe(130);

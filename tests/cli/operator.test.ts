@@ -64,7 +64,7 @@ describe('flowfabric list', () => {
     const bad = await failed('broken', `no\u001B[31m\nluck ${'x'.repeat(200)}`, { tags });
     const active = await submit('running', { tags });
     await claim('running');
-    const delayed = await submit('later', { tags, delayMs: 3_600_000 });
+    const delayed = await submit('later', { tags, delay: 3_600_000 });
     const waiting = await submit('idle', { tags, priority: 7, lane: 'slow' });
     const { exitCode, output, errors } = await run('list', '--tag', 'list=table');
     expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
@@ -73,9 +73,9 @@ describe('flowfabric list', () => {
     expect(rows).toHaveLength(4);
     const rowOf = (id: string): string => rows.find((row) => row.startsWith(id))!.slice(id.length);
     expect(rowOf(waiting)).toMatch(/^ +waiting +idle +slow +\d+\w+ +1 +priority 7$/);
-    expect(rowOf(delayed)).toMatch(/^ +delayed +later +default +\d+\w+ +1 +until \d{4}-.*Z$/);
+    expect(rowOf(delayed)).toMatch(/^ +delayed +later +default +\d+\w+ +1 +due in 59m59s$/);
     expect(rowOf(active)).toMatch(/^ +active +running +default +\d+\w+ +1 +on w-1$/);
-    expect(rowOf(bad)).toMatch(/^ +failed +broken +default +\d+\w+ +1 +transient: no \[31m luck x+…$/);
+    expect(rowOf(bad)).toMatch(/^ +failed +broken +default +\d+\w+ +1 +permanent: no \[31m luck x{200}$/);
     expect(output).not.toContain('\u001B');
   });
 
@@ -84,8 +84,8 @@ describe('flowfabric list', () => {
     for (let left = 3; left > 0; left -= 1) ids.push(await submit('paged', { lane: 'pages' }));
     const filter = ['--lane', 'pages', '--created-after', '1h', '--state', 'waiting'];
     const first = await run('list', ...filter, '--limit', '2', '--json');
-    const found = lines<{ executionId: string; publicState: string }>(first.output);
-    expect(found).toMatchObject([{ publicState: 'waiting' }, { publicState: 'waiting' }]);
+    const found = lines<{ executionId: string; state: string }>(first.output);
+    expect(found).toMatchObject([{ state: 'waiting' }, { state: 'waiting' }]);
     const { cursor, command } = JSON.parse(first.errors) as { cursor: string; command: string };
     // An age is another time a moment later; the cursor is valid only for the time it was read as.
     expect(command).toMatch(/^flowfabric list .*--created-after \d{4}-\S+Z .*--cursor \S+$/);
@@ -111,9 +111,13 @@ describe('flowfabric list', () => {
       run('list', '--parent', parent, '--json'),
       run('list', '--kind', 'declined', '--created-before', '1h'),
     ]);
-    expect(lines(byFailure.output)).toMatchObject([{ executionId: id, failure: { category: 'transient' } }]);
+    expect(lines(byFailure.output)).toMatchObject([{ executionId: id, failure: { category: 'permanent' } }]);
     expect(lines(byParent.output)).toMatchObject([{ executionId: child, parentId: parent }]);
-    expect(none).toEqual({ exitCode: 0, output: '', errors: 'flowfabric: nothing found.\n' });
+    expect(none).toEqual({
+      exitCode: 0,
+      output: '',
+      errors: expect.stringContaining('no execution matches.'),
+    });
   });
 });
 
@@ -127,13 +131,13 @@ describe('an invalid value', () => {
     ],
     [['list', '--state', 'waiting', '--error-contains', 'x'], '--error-contains requires terminal states'],
     [['list', '--tag', 'a=1', '--tag', 'a=2'], '--tag names a key twice'],
-    [['list', '--parent', 'me'], '--parent does not begin with {fp:'],
+    [['list', '--parent', 'me'], '--parent must be {fp:N}:<uuid>, or the beginning of its uuid'],
     [['list', '--limit', '0'], '--limit must be a whole number from 1 to 1000.'],
     [['list', '--cursor', 'abc'], '--cursor is malformed.'],
     [['set-tags', UNKNOWN, 'customer'], 'A tag must be key=value, not "customer".'],
     [['change-priority', 'high', UNKNOWN], 'The priority must be a whole number from 0 to 9000.'],
     [['replay', UNKNOWN], `Required option '--reason <text>' not specified.`],
-    [['replay', UNKNOWN, '--reason', 'r', '--from', 'end'], '--from must be failed_step or start.'],
+    [['replay', UNKNOWN, '--reason', 'r', '--from', 'end'], '--from must be one of failed_step, start.'],
   ];
 
   it.each(cases)('is refused in %j with exit code 2 and a message that names it', async (args, sentence) => {
@@ -179,11 +183,9 @@ describe('flowfabric lanes', () => {
       repeated: true,
       isNew: false,
     });
+    expect(text.output).toMatch(/^LANE +STATE +DEPTH +RUNNING +OLDEST +IN\/S +OUT\/S +PAUSED$/m);
     expect(text.output).toMatch(
-      /^LANE +STATE +DEPTH +RUNNING +OLDEST +ARRIVALS\/S +COMPLETIONS\/S +PAUSED$/m,
-    );
-    expect(text.output).toMatch(
-      /^mail +paused +1 +0 +\d+m?s +\d+\.\d +\d+\.\d +since \d{4}-\S+Z by ada: server down$/m,
+      /^mail +paused +1 +0 +\d+m?s +\d+\.\d +\d+\.\d +\d+m?s ago by ada: server down$/m,
     );
     expect(text.output).toMatch(/^default +open .*\d$/m);
     const note = { pausedAtMs: expect.any(Number), pausedBy: 'ada', pauseReason: 'server down' };
@@ -193,11 +195,14 @@ describe('flowfabric lanes', () => {
     const [state, sentence, ...rest] = reason.output.trimEnd().split('\n');
     expect(state).toBe(`${id}  waiting`);
     expect(sentence).toMatch(/^Lane mail has been paused for \d.* by ada \(server down\);/);
-    expect(rest.find((line) => line.startsWith('  holds'))).toMatch(/^ {2}holds +lane paused +Lane mail/);
+    expect(rest[0]).toBe('  holds  no worker  No worker has sent a heartbeat in the last 30s.');
+    expect(rest).toHaveLength(2);
+    const all = (await run('explain', id, '--all')).output.trimEnd().split('\n');
+    expect(all.filter((line) => /^ {2}(?:holds|open) /.test(line))).toHaveLength(13);
     expect(rest.at(-1)).toBe('next: flowfabric lanes resume mail');
     expect(await run('lanes', 'resume', 'mail')).toMatchObject({ exitCode: 0, output: 'mail  resumed\n' });
     const after = JSON.parse((await run('explain', id, '--json')).output) as object;
-    expect(after).toMatchObject({ publicState: 'waiting', holding: { gate: 'no_worker' } });
+    expect(after).toMatchObject({ state: 'waiting', holding: { gate: 'no_worker' } });
     expect(after).toMatchObject({ next: 'flowfabric workers list', gates: expect.any(Array) });
   });
 
@@ -234,13 +239,13 @@ describe('flowfabric replay', () => {
 
 describe('flowfabric describe', () => {
   it('shows replays, the deadline and, with --attempts, every attempt', async () => {
-    const id = await failed('tried', 'first', { policy: { deadlineMs: 3_600_000 } });
+    const id = await failed('tried', 'first', { policy: { deadline: 3_600_000 } });
     await engine.executions.replay(id, { reason: 'again' });
     await claim('tried');
     const { output } = await run('describe', id, '--attempts');
     expect(output).toMatch(/^ {2}deadline +\d{4}-.*Z$/m);
     expect(output).toMatch(/^ {2}replays +1$/m);
-    expect(output).toMatch(/1\. failed by w-1, begun \S+Z, took \d+m?s: first \(transient\)/);
+    expect(output).toMatch(/1\. failed by w-1, begun \S+Z, took \d+m?s: first \(permanent\)/);
     expect(output).toMatch(/2\. running by w-1, begun \S+Z$/m);
     const json = JSON.parse((await run('describe', id, '--attempts', '--json')).output) as object;
     expect(json).toMatchObject({
@@ -279,5 +284,22 @@ describe('flowfabric change-priority and set-tags', () => {
     expect(answers.map(({ exitCode }) => exitCode)).toEqual([3, 3, 3]);
     expect(answers[0]!.output).toContain('not changed: there is no such execution');
     for (const { errors } of answers.slice(1)) expect(errors).toContain('[not_found]');
+  });
+});
+
+describe('flowfabric top', () => {
+  it('prints one snapshot where there is no terminal, and one object with --json', async () => {
+    await submit('crowd', { lane: 'crowded' });
+    const { exitCode, output, errors } = await run('top');
+    expect({ exitCode, errors }).toEqual({ exitCode: 0, errors: '' });
+    expect(output).toMatch(/^\d\d:\d\d:\d\d {2}\d+ lanes {2}\d+ waiting {2}\d+ running {2}\d+\.\d\/s in /);
+    expect(output).toMatch(/^crowded +open +1 +0 +\d+m?s +\d+\.\d +\d+\.\d$/m);
+    expect(output).toContain('No worker is running: waiting work stays where it is until one starts.\n');
+    const json = await run('top', '--json');
+    expect(JSON.parse(json.output)).toMatchObject({
+      atMs: expect.any(Number),
+      lanes: expect.arrayContaining([expect.objectContaining({ lane: 'crowded', depth: 1 })]),
+      workers: [],
+    });
   });
 });

@@ -31,6 +31,8 @@ export interface StartOptions {
   input?: string;
   /** Variables besides. */
   env?: Record<string, string>;
+  /** In this process only: what is written goes to a terminal of this width. */
+  columns?: number;
 }
 
 export function startCommand({ args, databaseUrl, cwd, input, env: more }: StartOptions): Started {
@@ -81,11 +83,11 @@ export function runCommand(options: Omit<StartOptions, 'cwd' | 'input'>): Promis
   return ended;
 }
 
-async function runHere({ args, databaseUrl, env }: StartOptions): Promise<Ended> {
+async function runHere({ args, databaseUrl, env, columns }: StartOptions): Promise<Ended> {
   const { DATABASE_URL: _, ...kept } = process.env;
   const own = process.env;
   process.env = { ...kept, ...env, ...(databaseUrl === undefined ? {} : { DATABASE_URL: databaseUrl }) };
-  const [output, errors] = [caught(process.stdout), caught(process.stderr)];
+  const [output, errors] = [caught(process.stdout, columns), caught(process.stderr, columns)];
   try {
     return { exitCode: await runProgram(args), output: output.text(), errors: errors.text() };
   } finally {
@@ -96,8 +98,10 @@ async function runHere({ args, databaseUrl, env }: StartOptions): Promise<Ended>
 }
 
 /** Collects what is written; release() restores the stream and removes the listeners added since. */
-function caught(stream: NodeJS.WriteStream): { text(): string; release(): void } {
-  const { write } = stream;
+function caught(stream: NodeJS.WriteStream, width?: number): { text(): string; release(): void } {
+  const { write, isTTY, columns } = stream;
+  // Tests are told apart from a terminal even when they are started from one.
+  Object.assign(stream, { isTTY: width !== undefined, columns: width });
   const listeners = new Set(stream.listeners('error'));
   let text = '';
   stream.write = ((chunk: string | Uint8Array) => {
@@ -107,7 +111,7 @@ function caught(stream: NodeJS.WriteStream): { text(): string; release(): void }
   return {
     text: () => text,
     release() {
-      stream.write = write;
+      Object.assign(stream, { write, isTTY, columns });
       for (const listener of stream.listeners('error'))
         if (!listeners.has(listener)) stream.off('error', listener as () => void);
     },

@@ -84,7 +84,7 @@ it('prints text as it is written, notes on stderr, and ends with the execution',
 });
 
 it('continues after Ctrl-C from the printed cursor, over attempts, and fails with the execution', async () => {
-  const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } };
+  const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: 0 } } };
   const first = await running('tried', { policy });
   await write(first, { payload: 'one' }, { payload: 'seen', mode: 'best_effort' });
   const started = start(first.executionId, '--json', '--mode', 'durable');

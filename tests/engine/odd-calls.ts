@@ -129,7 +129,7 @@ const REQUEST = {
   priority: 1,
   tags: { a: 'b' },
   capabilities: ['cpu'],
-  delayMs: 3_600_000,
+  delay: 3_600_000,
   policy: { retry: { maxRetries: 1 } },
   idempotencyKey: 'key',
 };
@@ -164,8 +164,13 @@ function workCalls({ lease, lost, ended }: Known): OddCall[] {
     ['worker.renew', [lease], 60_000],
     ['worker.complete', lost, { a: 1 }],
     ['worker.fail', lost, { message: 'm', category: 'c', retryAfterMs: 5 }],
+    [
+      'worker.fail',
+      lost,
+      { message: 'm', detail: { name: 'E', stack: 's', causes: [{ name: 'E', message: 'm', at: null }] } },
+    ],
     ['worker.release', lost],
-    ['worker.recordStep', lease, { name: 's', key: 'k', value: { a: [1] } }],
+    ['worker.recordStep', lease, { name: 's', key: 'k', value: { a: [1] }, durationMs: 5 }],
     ['worker.recordStep', lease, { name: 'sleep', sleepMs: 5 }, {}],
     ['worker.readSteps', ID],
     ['worker.result', ID],
@@ -186,6 +191,7 @@ function operatorCalls({ ended }: Known): OddCall[] {
     ['executions.listSteps', ID],
     ['executions.revokeLease', ID, { ...NOTE, leaseId: UUID }],
     ['executions.describe', ID],
+    ['executions.describe', ID, { include: ['input', 'steps', 'children', 'waits', 'timeline'] }],
     ['executions.result', ID],
     ['executions.wait', ended, {}],
     ['worker.fireTimers', { flows: 'leave' }],
@@ -210,6 +216,8 @@ function operatorCalls({ ended }: Known): OddCall[] {
       'executions.list',
       { filter: { states: ['failed'], failure: { category: 'c', contains: 'x' }, endedFromMs: 1 }, limit: 5 },
     ],
+    ['executions.find', '01890a5d'],
+    ['executions.shorten', [ID]],
     ['executions.listAttempts', ID, { before: 5, limit: 5 }],
     ['executions.explain', ID],
     ['executions.replay', [ID], { ...NOTE, from: 'start' }],
@@ -242,7 +250,7 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
       ID,
       'w',
       {
-        expiresInMs: 5,
+        expiresIn: 5,
         source: { type: 'user', identity: 'me' },
         signal: { name: 'go', payload: 1 },
         use: 'once',
@@ -262,7 +270,7 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
     ],
     ['waitpoints.approve', ID, 'w', { by: 'me', name: 'ok', payload: 1, idempotencyKey: 'k' }],
     ['waitpoints.list', { limit: 5 }],
-    ['signingKeys.rotate', { graceMs: 5 }],
+    ['signingKeys.rotate', { grace: 5 }],
     ['signingKeys.revoke', 'nobody'],
   ];
 }
@@ -303,7 +311,7 @@ function streamCalls({ lease, ended }: Known): OddCall[] {
       { attemptIndex: 0, from: 'start', to: 'end', limit: 5, direction: 'forward', visibility: 'all' },
     ],
     ['streams.tail', ended, { attemptIndex: 0, after: '0-0' }],
-    ['streams.tailOnce', ended, { attemptIndex: 0, after: '0-0', blockMs: 0, limit: 5 }],
+    ['streams.tailOnce', ended, { attemptIndex: 0, after: '0-0', block: 0, limit: 5 }],
     ['streams.readSummary', ended, { attemptIndex: 0 }],
     ['streams.watchSummary', ended, { attemptIndex: 0 }],
   ];
@@ -330,6 +338,7 @@ function flowCalls({ lost, ended }: Known): OddCall[] {
     ['flows.seal', FLOW, { expectedRevision: 99 }],
     ['flows.cancel', FLOW, { ...NOTE, policy: 'cancel_all', wait: 'nothing' }],
     ['flows.describe', FLOW],
+    ['flows.find', '01890a5d'],
     ['flows.list', { namespace: 'n', state: 'open', name: 'f', limit: 5 }],
   ];
 }

@@ -110,12 +110,13 @@ function start(file: string, args: string[], databaseUrl: string) {
   const child = spawn(process.execPath, [join(consumer.folder, 'out', file), ...args], {
     cwd: consumer.folder,
     env: { ...process.env, DATABASE_URL: databaseUrl },
-    stdio: ['ignore', 'pipe', 'inherit'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
-  let printed = '';
+  let [printed, logged] = ['', ''];
   child.stdout.on('data', (chunk: Buffer) => (printed += chunk.toString()));
+  child.stderr.on('data', (chunk: Buffer) => (logged += chunk.toString()));
   onTestFinished(() => void child.kill('SIGKILL'));
-  const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, printed }));
+  const ended = once(child, 'close').then(([code]) => ({ code: code as number | null, printed, logged }));
   return { child, ended };
 }
 
@@ -132,7 +133,9 @@ test('the quickstart of the README runs, and its programs exit with 0', LIMIT, a
     })
     .toEqual([{ made: 'public.summaries' }]);
   const app = start('app.js', [await serveText()], database.url);
-  expect(await app.ended).toEqual({ code: 0, printed: '7 seven words are what this page has\n' });
+  expect(await app.ended).toEqual({ code: 0, printed: '7 seven words are what this page has\n', logged: '' });
   worker.child.kill('SIGTERM');
-  expect(await worker.ended).toMatchObject({ code: 0 });
+  const { code, logged } = await worker.ended;
+  expect(code).toBe(0);
+  expect(JSON.parse(logged)).toMatchObject({ msg: 'Worker started.', tasks: ['summarise'], slots: 20 });
 });

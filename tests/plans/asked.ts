@@ -16,18 +16,19 @@ import * as flowReads from '../../src/engine/flows/reads.sql.ts';
 import { listCancellingFlows, readFlowWork } from '../../src/engine/flows/work.sql.ts';
 import { readHeld, readHolders } from '../../src/engine/database/held.ts';
 import { isCommitted, isSessionGone, nameTransaction } from '../../src/engine/database/inside.ts';
+import { findExecutions, readNeighbours } from '../../src/engine/operator/find.sql.ts';
 import { readLanes } from '../../src/engine/operator/lanes.sql.ts';
 import { listAttemptRows } from '../../src/engine/operator/lists.sql.ts';
 import { readStanding } from '../../src/engine/database/migrations/migration-plan.ts';
 import { sendHint } from '../../src/engine/database/notify.ts';
-import { readClock, readOutcomes, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
+import { readClock, readOutcomes, readPayload, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
 import * as bookkeeping from '../../src/engine/upkeep/bookkeeping.sql.ts';
 import { listForgettable, readRetention, writeRetention } from '../../src/engine/upkeep/retention.sql.ts';
 import { isBehind, readRoutes } from '../../src/engine/executions/claiming/routes.sql.ts';
 import { checkSchema } from '../../src/engine/database/migrations/schema-state.ts';
 import { findWaitpoint, listWaitedFor } from '../../src/engine/signals/signals.sql.ts';
 import { listKeys } from '../../src/engine/signals/signing-keys.sql.ts';
-import { readSteps, recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
+import { listSteps, readSteps, recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
 import * as streams from '../../src/engine/streams/streams.sql.ts';
 import { listWorkers } from '../../src/engine/operator/workers.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
@@ -53,10 +54,15 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
   const executor = (text: string, params: unknown[]) => client.query(text, params);
   for (const filter of FILTERS) await list({ database } as EngineContext, { filter });
   await listAttemptRows(database, key, { before: MANY, limit: MANY });
+  await findExecutions(database, { from: key.uuid, to: key.uuid, partition: PARTITION }, MANY);
+  await flowReads.readFlowHeads(database, { from: key.uuid, to: key.uuid, partition: null }, MANY);
+  await readNeighbours(database, [key.uuid]);
   await readSnapshot(database, key);
   await readOutcomes(database, [key.uuid]);
   await readClaims(database, [key.uuid], [], MANY);
   await readSteps(database, key, MANY);
+  await listSteps(database, key, { limit: MANY, valueBytes: MANY });
+  await readPayload(database, key);
   await readOrders(database, key);
   await askInside(database, executor);
   await readLanes(database, '', MANY);
@@ -98,6 +104,7 @@ async function askInside(database: Database, executor: SqlExecutor): Promise<voi
       name: 's',
       key: '',
       sleepMs: null,
+      durationMs: null,
       value: '1',
     })),
   );

@@ -8,7 +8,7 @@ import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type Recorder } from './plan-recorder.ts';
 import { fill, FULL_ROWS, resetFunctionSettings, storeOf, vacuumedEmptyTables } from './table-states.ts';
-import { callsOn, claimBatch, leaseOf, NO_LEASE_MS, submitBatch, until, type Calls } from './workload.ts';
+import { callsOn, claimBatch, NO_LEASE_MS, submitBatch, until, type Calls } from './workload.ts';
 import { walk } from './walk.ts';
 
 const BATCH = 500;
@@ -75,8 +75,7 @@ describe('plans made on empty tables, used on full ones', () => {
     expect(buffersOf(plans), 'buffers').toBeLessThan(BATCH * BUFFERS_PER_ROW);
     expect(rows, `rows looked at by ${at}`).toBeLessThanOrEqual(BATCH * LOOKS_PER_ROW);
   };
-  const held = async (leaseMs?: number) =>
-    (await claimBatch(trap.store, routes, BATCH, leaseMs)).map(leaseOf);
+  const held = async (leaseMs?: number) => await claimBatch(trap.store, routes, BATCH, leaseMs);
 
   it('claim', () => expectLinear(() => claimBatch(trap.recorder.database, routes, BATCH)));
 
@@ -119,7 +118,7 @@ describe('without the settings the functions carry', () => {
     const { test, recorder, store } = await openTrap(withoutSettings);
     try {
       const { routes } = await submitBatch(store, { kinds: KINDS, count: BATCH });
-      const leases = (await claimBatch(store, routes, BATCH)).map(leaseOf);
+      const leases = await claimBatch(store, routes, BATCH);
       const plans = await recorder.record(() => callsOn(recorder.database).complete(leases));
       return { buffers: buffersOf(plans), rows: mostRowsOf(plans).rows };
     } finally {

@@ -3,11 +3,11 @@
  * due. Counted in buffers and rows, never in time.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ClaimRow } from '../../src/engine/executions/claiming/claims.sql.ts';
+import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { buffersOf, mostRowsOf, openRecorder, type RecordedPlan } from './plan-recorder.ts';
 import { storeOf, vacuumedEmptyTables } from './table-states.ts';
-import { callsOn, claimBatch, leaseOf, PARTITION, submitBatch } from './workload.ts';
+import { callsOn, claimBatch, PARTITION, submitBatch } from './workload.ts';
 import { patiently } from '../setup/patience.ts';
 
 const MANY = 100_000;
@@ -53,7 +53,7 @@ describe('the state rows', () => {
     const { routes } = await submitBatch(database, { kinds: ['hot'], count: COUNT });
     for (let done = 0; done < COUNT; done += BATCH) {
       const held = await claimBatch(database, routes, BATCH);
-      await callsOn(database).complete(held.map(leaseOf));
+      await callsOn(database).complete(held);
     }
     await client.query('SELECT pg_stat_force_next_flush()');
     const stats = await client.query<{ updates: number; in_page: number }>(
@@ -190,12 +190,12 @@ describe('beside a million finished executions', () => {
     const buffers: Record<keyof typeof BUFFERS_PER_ROW, number> = { claim: 0, complete: 0, cancel: 0 };
     // Twice: the first call of a connection also reads the catalog, to make its plans.
     for (let round = 0; round < 2; round += 1) {
-      let held: ClaimRow[] = [];
+      let held: LeaseKey[] = [];
       const claimed = await recorder.record(async () => {
         held = await claimBatch(database, routes, BATCH);
       });
-      const completed = await recorder.record(() => calls.complete(held.map(leaseOf)));
-      const others = (await claimBatch(database, routes, BATCH)).map(leaseOf);
+      const completed = await recorder.record(() => calls.complete(held));
+      const others = await claimBatch(database, routes, BATCH);
       const cancelled = await recorder.record(() => calls.cancel(others));
       buffers.claim = buffersOf(claimed) / BATCH;
       buffers.complete = buffersOf(completed) / BATCH;

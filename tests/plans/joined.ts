@@ -6,11 +6,8 @@ import { randomUUID } from 'node:crypto';
 import type { JoinKind } from '../../src/contract/flows.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import { readForExplain } from '../../src/engine/operator/explain.sql.ts';
-import {
-  submitExecutions,
-  type ExecutionKey,
-  type LeaseKey,
-} from '../../src/engine/executions/executions.sql.ts';
+import type { ExecutionKey, LeaseKey } from '../../src/engine/executions/executions.sql.ts';
+import { submitExecutions } from '../../src/engine/executions/submitting/submits.sql.ts';
 import {
   cancelFlow,
   cancelMembers,
@@ -37,7 +34,7 @@ import {
 import { replayExecutions } from '../../src/engine/operator/verbs.sql.ts';
 import { forgetExecutions } from '../../src/engine/upkeep/retention.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
-import { callsOn, claimBatch, makeKnown, leaseOf, PARTITION, submitCall, unknownLeases } from './workload.ts';
+import { callsOn, claimBatch, makeKnown, PARTITION, submitCall, unknownLeases } from './workload.ts';
 
 const NO_UUID = '00000000-0000-0000-0000-000000000000';
 const join = (kind: JoinKind, needed = 0): JoinRow => ({ kind, needed, cancelsRest: kind !== 'all' });
@@ -94,9 +91,10 @@ async function claimOf(database: Database, client: Recorder['client'], kind: str
   const found = await client.query<{ id: number }>('SELECT route_id AS id FROM ff_route WHERE kind = $1', [
     kind,
   ]);
-  const [row] = await claimBatch(database, [found.rows[0]!.id], 1);
+  // Asked for several, they are granted by the statements for several.
+  const [row] = await claimBatch(database, [found.rows[0]!.id], 2);
   if (row === undefined) throw new Error(`${kind} cannot be claimed`);
-  return leaseOf(row);
+  return row;
 }
 
 async function expectRefused(code: string, refused: Promise<unknown>): Promise<void> {

@@ -73,11 +73,11 @@ const FILLING = [
    SELECT 'default', CASE n WHEN 1 THEN 'plain' ELSE 'rare' || n END, '{}' FROM generate_series(1, ${ROUTES}) n`,
   `INSERT INTO ff_execution (execution_id, created_at_ms, changed_at_ms, route_id, priority, lifecycle_phase,
      ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state, partition_key, namespace,
-     eligible_at_ms, parent_id, parent_partition, tags, claim_no, lease_expires_at_ms)
+     eligible_at_ms, parent_id, tags, claim_no, lease_expires_at_ms)
    SELECT ${ID}, n / ${TOGETHER}, 0, CASE WHEN n = 5 THEN 2 ELSE 1 END, 0, s.phase::ff_lifecycle_phase, 'unowned',
      s.eligibility::ff_eligibility_state, 'none', s.outcome::ff_terminal_outcome, 'attempt_terminal', 0,
      'space-' || n % ${NAMESPACES}, CASE s.eligibility WHEN 'not_eligible_until_time' THEN ${FAR_MS} + n / ${TOGETHER} END,
-     CASE WHEN n % 10 = 0 THEN lpad(to_hex(n % 20), 32, '0')::uuid END, 0,
+     CASE WHEN n % 10 = 0 THEN lpad(to_hex(n % 20), 32, '0')::uuid END,
      CASE WHEN n >= ${TAGGED_FROM} THEN '{"team": "plans"}'::jsonb ELSE '{}' END,
      CASE s.phase WHEN 'active' THEN n / ${CLAIMED_TOGETHER} END, CASE s.phase WHEN 'active' THEN 0 END
    FROM generate_series(1, ${EXECUTIONS}) n

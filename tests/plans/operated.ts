@@ -11,7 +11,7 @@ import { listDueTimers, sweepGrants } from '../../src/engine/executions/due.sql.
 import { forgetExecutions, forgetKeys } from '../../src/engine/upkeep/retention.sql.ts';
 import { sweepQueue, sweepTimers } from '../../src/engine/upkeep/sweeping.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
-import { callsOn, claimBatch, leaseOf, PARTITION, RETRIES, submitBatch } from './workload.ts';
+import { callsOn, claimBatch, PARTITION, RETRIES, submitBatch } from './workload.ts';
 
 interface OperatorCalls {
   /** Only unclaimed ones. */
@@ -85,10 +85,10 @@ export async function walkOperated(
   const held = await claimBatch(database, routes, each * 3);
   await client.query('UPDATE ff_grant SET look_at_ms = 0');
   await sweepGrants(database, { lookAtMs: 0, claimNo: 0 }, 1_000);
-  await calls.complete(held.map(leaseOf));
+  await calls.complete(held);
   await submitBatch(database, { kinds: [kind], count: each, keys });
   await calls.replay(own, 'failed_step');
-  await calls.complete((await claimBatch(database, routes, each)).map(leaseOf));
+  await calls.complete(await claimBatch(database, routes, each));
   await calls.replay(own, 'start');
   await calls.label(own, 'one');
   await client.query(`UPDATE ff_lane SET paused = true WHERE lane = 'default'`);

@@ -128,11 +128,11 @@ export const EXCEPTIONS: readonly Exception[] = [
     node: /^Index (?:Only )?Scan on ff_route_pkey$/,
     reason: 'the highest route: the last entry of the index, LIMIT 1',
   },
-  {
-    within: 'ff_unpaused',
+  ...['ff_claim', 'ff_unpaused'].map((within) => ({
+    within,
     node: /^(?:Bitmap )?Index (?:Only )?Scan on ff_lane_paused$/,
-    reason: 'whether any lane is paused: the first entry of an index that is mostly empty',
-  },
+    reason: 'which lanes are paused: an index that is mostly empty',
+  })),
   ...['ff_submit', 'ff_forget'].map((within) => ({
     within,
     node: /^Function Scan of jsonb_each_text$/,

@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
 import type { Database } from '../../src/engine/database/database.ts';
-import { submitEach } from '../../src/engine/executions/executions.sql.ts';
+import { submitEach } from '../../src/engine/executions/submitting/submits.sql.ts';
 import {
   forgetNames,
   forgetRoutes,

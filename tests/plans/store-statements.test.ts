@@ -4,16 +4,19 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseIdPrefix } from '../../src/contract/ids.ts';
 import type { Database } from '../../src/engine/database/database.ts';
 import { readClaims } from '../../src/engine/executions/claiming/claims.sql.ts';
 import {
   listFlows,
   readEdges,
   readFlowHead,
+  readFlowHeads,
   readFlowOf,
   readMembers,
 } from '../../src/engine/flows/reads.sql.ts';
-import { readOutcomes, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
+import { findExecutions, readNeighbours } from '../../src/engine/operator/find.sql.ts';
+import { readOutcomes, readPayload, readSnapshot } from '../../src/engine/executions/reads.sql.ts';
 import { clearSetbacks, takeTickets } from '../../src/engine/upkeep/bookkeeping.sql.ts';
 import { listDueTimers, listLapsedLeases } from '../../src/engine/executions/due.sql.ts';
 import {
@@ -24,6 +27,7 @@ import {
   readSummary,
   type FrameRange,
 } from '../../src/engine/streams/streams.sql.ts';
+import { listSteps } from '../../src/engine/steps/steps.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { nodesOf, openRecorder, type PlanNode, type RecordedPlan, type Recorder } from './plan-recorder.ts';
 import { askStore } from './asked.ts';
@@ -108,6 +112,12 @@ describe('on full tables', () => {
     expect(await readWhole((database) => readOutcomes(database, [key.uuid]))).toEqual([]);
   });
 
+  it('the steps and the input of an execution are read by primary keys', async () => {
+    const window = { limit: 501, valueBytes: 2_048 };
+    expect(await readWhole((database) => listSteps(database, key, window))).toEqual([]);
+    expect(await readWhole((database) => readPayload(database, key))).toEqual([]);
+  });
+
   it('due timers are found by the index of due times', async () => {
     const nodes = await planOf((database) => listDueTimers(database, 1_000));
     const timers = nodes.filter((node) => node['Index Name']?.startsWith('ff_timer'));
@@ -183,6 +193,29 @@ describe('on full tables', () => {
   it('a document is read by primary keys', async () => {
     expect(await readWhole((database) => readSummary(database, key, 0))).toEqual([]);
     expect(await readWhole((database) => readSummary(database, key, null))).toEqual([]);
+  });
+
+  it.each([
+    ['4 digits of an id', '0190'],
+    ['13 characters of an id', '01900000-0000'],
+    ['a whole uuid', key.uuid],
+  ])('%s find executions and flows by primary keys, from the end of the range', async (_, prefix) => {
+    const ids = parseIdPrefix(prefix);
+    const executions = await planOf((database) => findExecutions(database, ids, 11));
+    const flows = await planOf((database) => readFlowHeads(database, ids, 11));
+    const byKey = (nodes: readonly PlanNode[], table: string): PlanNode[] =>
+      nodes.filter((node) => node['Relation Name'] === table);
+    expect(byKey(executions, 'ff_execution')).toMatchObject([
+      { 'Node Type': 'Index Scan', 'Index Name': 'ff_execution_pkey', 'Index Cond': expect.any(String) },
+    ]);
+    expect(byKey(flows, 'ff_flow')).toMatchObject([
+      { 'Node Type': 'Index Scan', 'Index Name': 'ff_flow_pkey', 'Index Cond': expect.any(String) },
+    ]);
+    expect(flows.map((node) => node['Node Type'])).not.toContain('Seq Scan');
+  });
+
+  it('ids are shortened by their neighbours in the primary keys', async () => {
+    expect(await readWhole((database) => readNeighbours(database, [key.uuid, randomUUID()]))).toEqual([]);
   });
 
   it('a flow is read by its own rows, and lists of flows start at the newest', async () => {

@@ -7,7 +7,7 @@ import { migrate } from '../../src/engine/database/migrations/migrate.ts';
 import { openDatabase, type Database, type PoolLike } from '../../src/engine/database/database.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { emptyDatabase, plainDatabase } from '../setup/database.ts';
-import { callsOn, claimBatch, leaseOf, submitBatch } from './workload.ts';
+import { callsOn, claimBatch, submitBatch } from './workload.ts';
 
 export const FULL_ROWS = 20_000;
 const ROWS_PER_SUBMIT = 5_000;
@@ -161,7 +161,7 @@ export async function fill(database: Database, rows: number): Promise<void> {
   }
   for (let taken = 0; taken < (rows * 3) / 8; taken += CLAIMED_AT_ONCE) {
     const held = await claimBatch(database, routes, CLAIMED_AT_ONCE);
-    if (taken < rows / 8) await callsOn(database).complete(held.map(leaseOf));
+    if (taken < rows / 8) await callsOn(database).complete(held);
   }
 }
 

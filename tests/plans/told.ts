@@ -22,17 +22,9 @@ import {
   type WaitpointAnswer,
 } from '../../src/engine/signals/signals.sql.ts';
 import { currentKey, keyVerifies, revokeKey, rotateKey } from '../../src/engine/signals/signing-keys.sql.ts';
-import { spawnExecutions } from '../../src/engine/executions/executions.sql.ts';
+import { spawnExecutions } from '../../src/engine/executions/submitting/submits.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
-import {
-  callsOn,
-  claimBatch,
-  makeKnown,
-  leaseOf,
-  submitBatch,
-  submitCall,
-  unknownLeases,
-} from './workload.ts';
+import { callsOn, claimBatch, makeKnown, submitBatch, submitCall, unknownLeases } from './workload.ts';
 
 const MANY = 1_000_000;
 const HOUR_MS = 3_600_000;
@@ -201,7 +193,7 @@ export async function walkTold(database: Database, client: Recorder['client']): 
   await client.query('DELETE FROM ff_signing_key');
   await currentKey(database, { kid: KID, print: PRINT }, HOUR_MS);
   const { routes } = await submitBatch(database, { kinds: [`told-${randomUUID()}`], count: SCENES });
-  const take = async (): Promise<LeaseKey> => leaseOf((await claimBatch(database, routes, 1))[0]!);
+  const take = async (): Promise<LeaseKey> => (await claimBatch(database, routes, 1))[0]!;
   await walkSignals(database, take);
   await walkLate(database, take);
   const ended = await take();

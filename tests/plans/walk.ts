@@ -4,11 +4,11 @@
 import { randomUUID } from 'node:crypto';
 import type { SqlExecutor } from '../../src/contract/transactions.ts';
 import type { Database } from '../../src/engine/database/database.ts';
+import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
 import {
   spawnExecutions,
   submitExecutionsInside,
-  type LeaseKey,
-} from '../../src/engine/executions/executions.sql.ts';
+} from '../../src/engine/executions/submitting/submits.sql.ts';
 import { readHolders } from '../../src/engine/database/held.ts';
 import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
 import { recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
@@ -16,6 +16,7 @@ import { walkFollowed } from './followed.ts';
 import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
+import { walkAlone } from './alone.ts';
 import { walkRouted } from './routed.ts';
 import { walkTold } from './told.ts';
 import {
@@ -23,7 +24,6 @@ import {
   claimBatch,
   exchange,
   makeKnown,
-  leaseOf,
   NO_LEASE_MS,
   PARTITION,
   submitBatch,
@@ -66,7 +66,7 @@ async function settleUnknown({ client }: Recorder): Promise<void> {
     await client.query(`SET LOCAL ${name} = off`);
   }
   await client.query('SET LOCAL plan_cache_mode = force_generic_plan');
-  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', 1, 'w', 'w-1', 1, '{}', NULL, NULL, false)`;
+  const row = `ROW(1, gen_random_uuid(), 7, 1, 1, 'n', 0, 1, 0, 'running_attempt', 1, 'w', 'w-1', 1, '{}', NULL, NULL, false, NULL, 0)`;
   const settled = client.query(
     `SELECT ff_settle('complete', ARRAY[${row}::ff_locked], NULL, NULL, NULL, NULL, NULL)`,
   );
@@ -107,7 +107,7 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
   const call = await makeKnown(database, submitCall({ kinds: [name], count: 1 }));
   const [child] = await spawnExecutions(database, parents[0]!, call);
   await calls.awaitChildren([...parents, ...strangers], [child!.uuid]);
-  await calls.complete((await claimBatch(database, [child!.routeId], 1)).map(leaseOf));
+  await calls.complete(await claimBatch(database, [child!.routeId], 1));
   const told = await listDueTimers(database, 1_000);
   await calls.fire(told.map((timer) => timer.timerId));
   await calls.nap(await take());
@@ -121,12 +121,12 @@ async function walkKnown(database: Database, kinds: readonly [string, string], e
   const { routes, uuids } = await submitBatch(database, { kinds, count: 17 * each });
   await submitBatch(database, { kinds, count: each, uuids: uuids.slice(0, 1) });
   const calls = callsOn(database);
-  const take = async (leaseMs?: number) => (await claimBatch(database, routes, each, leaseMs)).map(leaseOf);
+  const take = async (leaseMs?: number) => await claimBatch(database, routes, each, leaseMs);
   const strangers = unknownLeases(1);
   const held = await take();
   await calls.renew([...held, ...strangers]);
   await calls.complete([...held, ...strangers]);
-  await calls.complete((await exchange(database, await take(), routes)).map(leaseOf));
+  await calls.complete(await exchange(database, await take(), routes));
   await calls.fail([...(await take()), ...strangers]);
   await calls.retry([...(await take()), ...strangers]);
   await calls.release([...(await take()), ...strangers]);
@@ -157,6 +157,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);
   await walkRouted(database, client);
+  await walkAlone(database);
   await meetAtRoute(walker, rival, `${name}-c`);
   const call = await makeKnown(database, submitCall({ kinds: [name], count: each }));
   await client.query('BEGIN');
@@ -173,12 +174,20 @@ function executorOn({ client }: Recorder): SqlExecutor {
 async function walkHeld(walker: Recorder, rival: Recorder, kind: string): Promise<void> {
   const { database, client } = walker;
   const { routes } = await submitBatch(database, { kinds: [kind], count: 1 });
-  const lease = leaseOf((await claimBatch(database, routes, 1))[0]!);
+  const lease = (await claimBatch(database, routes, 1))[0]!;
   await rival.client.query('BEGIN');
   await rival.client.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR KEY SHARE', [lease.uuid]);
   await readHolders(database, [lease.uuid]);
   await client.query('BEGIN');
-  const step = { ...lease, kind: 'step', name: 'a', key: '', sleepMs: null, value: null } as const;
+  const step = {
+    ...lease,
+    kind: 'step',
+    name: 'a',
+    key: '',
+    sleepMs: null,
+    durationMs: null,
+    value: null,
+  } as const;
   await recordStepsInside(database, executorOn(walker), [step]);
   await readHolders(database, [lease.uuid]);
   await client.query('COMMIT');

@@ -7,19 +7,21 @@ import {
   claimExecutions,
   completeAndClaim,
   type ClaimCall,
-  type ClaimRow,
+  type ClaimPage,
 } from '../../src/engine/executions/claiming/claims.sql.ts';
 import {
   completeExecutions,
-  failExecutions,
   releaseExecutions,
   renewLeases,
-  submitExecutions,
   type ExecutionKey,
   type LeaseKey,
+} from '../../src/engine/executions/executions.sql.ts';
+import {
+  submitExecutions,
   type SubmitCall,
   type SubmitRow,
-} from '../../src/engine/executions/executions.sql.ts';
+} from '../../src/engine/executions/submitting/submits.sql.ts';
+import { failExecutions } from '../../src/engine/executions/failing.sql.ts';
 import { fireTimers, lapseLeases, type LapsedLease } from '../../src/engine/executions/due.sql.ts';
 import { cancelExecutions, revokeLeases } from '../../src/engine/executions/taking.sql.ts';
 import { recordOrders } from '../../src/engine/steps/end-order.sql.ts';
@@ -79,7 +81,6 @@ export function submitCall(batch: Batch): SubmitCall {
   const rows = Array.from({ length: batch.count }, (_, index): SubmitRow => ({
     uuid: batch.uuids?.[index] ?? randomUUID(),
     partition: PARTITION,
-    templateOrdinal: (index % kinds.length) * PRIORITIES.length + (index % PRIORITIES.length) + 1,
     // Spread, as due times are: an index over few distinct ones would hide a bad lookup.
     delayMs: batch.delayMs === undefined ? 0 : batch.delayMs + index * (batch.delayStepMs ?? 0),
     payload: '{"work": 1}',
@@ -87,7 +88,10 @@ export function submitCall(batch: Batch): SubmitCall {
       batch.keys === undefined ? null : { key: `${batch.keys}-${index}`, bodyHash: '00', windowMs: -1 },
   }));
   const routes = kinds.map((kind) => ({ lane: 'default', kind, capabilities: ['cpu'] }));
-  return { routes, templates, rows };
+  const templateOrdinals = rows.map(
+    (_, index) => (index % kinds.length) * PRIORITIES.length + (index % PRIORITIES.length) + 1,
+  );
+  return { routes, templates, rows, templateOrdinals };
 }
 
 /** The call, with its routes and policies interned. */
@@ -107,7 +111,7 @@ export async function submitBatch(
 ): Promise<{ routes: number[]; uuids: string[]; outcomes: string[] }> {
   const answers = await submitExecutions(database, await makeKnown(database, submitCall(batch)));
   return {
-    routes: answers.slice(0, batch.kinds.length).map((answer) => answer.routeId),
+    routes: answers.slice(0, batch.kinds.length).map((answer) => answer.routeId!),
     uuids: answers.map((answer) => answer.uuid),
     outcomes: answers.map((answer) => answer.outcome),
   };
@@ -118,8 +122,8 @@ export async function claimBatch(
   routes: readonly number[],
   limit: number,
   leaseMs: number = LONG_LEASE_MS,
-): Promise<ClaimRow[]> {
-  return (await claimExecutions(database, claimCall(routes, limit, leaseMs))).rows;
+): Promise<LeaseKey[]> {
+  return leasesOf(await claimExecutions(database, claimCall(routes, limit, leaseMs)));
 }
 
 function claimCall(routes: readonly number[], limit: number, leaseMs: number): ClaimCall {
@@ -138,14 +142,21 @@ export async function exchange(
   database: Database,
   leases: readonly LeaseKey[],
   routes: readonly number[],
-): Promise<ClaimRow[]> {
+): Promise<LeaseKey[]> {
   const rows = leases.map((lease) => ({ ...lease, result: null }));
   const { claimed } = await completeAndClaim(database, rows, claimCall(routes, leases.length, LONG_LEASE_MS));
-  return claimed.rows;
+  return leasesOf(claimed);
 }
 
-export function leaseOf({ uuid, partition, attemptIndex, leaseEpoch }: ClaimRow): LeaseKey {
-  return { uuid, partition, attemptIndex, leaseEpoch };
+function leasesOf({ pages }: { pages: readonly ClaimPage[] }): LeaseKey[] {
+  return pages.flatMap((page) =>
+    page.uuid.map((uuid, index) => ({
+      uuid,
+      partition: page.partition[index]!,
+      attemptIndex: page.attemptIndex[index]!,
+      leaseEpoch: page.leaseEpoch[index]!,
+    })),
+  );
 }
 
 /** The operations on a batch, by name; each returns a row per execution. */
@@ -179,7 +190,7 @@ async function complete(database: Database, leases: readonly LeaseKey[]): Promis
 
 export function callsOn(database: Database): Calls {
   const fail = async (leases: readonly LeaseKey[], terminal: boolean) => {
-    const failure = { message: 'no', category: 'x', retryAfterMs: null, terminal };
+    const failure = { message: 'no', category: 'x', retryAfterMs: null, detail: null, terminal };
     const rows = leases.map((lease) => ({ ...lease, ...failure }));
     const { answers, others } = await failExecutions(database, rows);
     return [...(answers ?? []), ...(others ?? [])];
@@ -224,6 +235,7 @@ export function callsOn(database: Database): Calls {
             name: 's',
             key,
             sleepMs: null,
+            durationMs: null,
             value: '1',
           })),
         ),

@@ -10,7 +10,7 @@ import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/engi
 import { appendToStreams } from '../../src/engine/streams/append-together.sql.ts';
 import { END_PLACE } from '../../src/engine/streams/source.ts';
 import { readFrames } from '../../src/engine/streams/streams.sql.ts';
-import { callsOn, claimBatch, leaseOf, submitBatch, unknownLeases } from './workload.ts';
+import { callsOn, claimBatch, submitBatch, unknownLeases } from './workload.ts';
 
 const KEPT = 4;
 
@@ -47,7 +47,7 @@ export async function walkWritten(database: Database): Promise<void> {
   const [stranger] = unknownLeases(1);
   await expectOutcome('not_found', appendFrames(database, appendCall(stranger!, many('durable', 1)), null));
   const { routes } = await submitBatch(database, { kinds: [`written-${randomUUID()}`], count: 1 });
-  const lease = leaseOf((await claimBatch(database, routes, 1))[0]!);
+  const lease = (await claimBatch(database, routes, 1))[0]!;
   const first = appendCall(lease, [
     ...many('durable', 2),
     ['summary', '{"a": {"b": 1}, "list": [{"c": "__ff_null__"}]}'],
@@ -76,7 +76,7 @@ export async function walkWritten(database: Database): Promise<void> {
 /** Appends of several streams at once: first ones, later ones, patches, a trim, and calls that are left out. */
 async function walkTogether(database: Database): Promise<void> {
   const { routes } = await submitBatch(database, { kinds: [`written-${randomUUID()}`], count: 3 });
-  const leases = (await claimBatch(database, routes, 3)).map(leaseOf);
+  const leases = await claimBatch(database, routes, 3);
   const [stranger] = unknownLeases(1);
   const large = JSON.stringify({ a: 'x'.repeat(appendCall(stranger!, []).maxDocumentBytes) });
   const rounds: [FrameMode, string][][][] = [

@@ -111,8 +111,8 @@ describe('input and output against their schemas', () => {
     expect(() => task('pay', { input: { parse: () => undefined } as never })).toThrow(
       'options.input must be a Standard Schema, such as one of zod, valibot or arktype.',
     );
-    expect(() => task('pay', { timeout: 500 as never })).toThrow(
-      /options.timeout must be a duration such as '90s'/,
+    expect(() => task('pay', { timeout: '500' })).toThrow(
+      "options.timeout must be a duration from 0 to 315360000000 ms, such as '90s', '1h30m', { minutes: 5 } or 500.",
     );
     expect(() => task('pay', { retries: 3 } as never)).toThrow(
       /options.retries is not a known setting \(known: .*retry/,
@@ -227,8 +227,13 @@ describe('steps used in a way that cannot be replayed', () => {
     ],
     [
       'a sleep without a unit',
-      (ctx: TaskContext) => ctx.sleep('a', 5 as never),
-      "ctx.sleep('a'): duration must be a duration such as",
+      (ctx: TaskContext) => ctx.sleep('a', '5'),
+      "ctx.sleep('a'): duration must be a duration from 0 to 315360000000 ms",
+    ],
+    [
+      'a sleep until no date',
+      (ctx: TaskContext) => ctx.sleepUntil('a', new Date('tomorrow')),
+      "ctx.sleepUntil('a'): date must be a valid Date",
     ],
     [
       'a key that is not a string',
@@ -267,11 +272,11 @@ describe('workers and what they can run', () => {
   test('work of a kind without a handler waits, and runs once a worker has one', async () => {
     const engine = await crew.connect({ reconcile: 'on' });
     const [known, unknown] = [newKind(), newKind()];
-    crew.work(engine, { pollMs: 10, handlers: { [known]: () => 'done' } });
+    crew.work(engine, { poll: 10, handlers: { [known]: () => 'done' } });
     const [first, second] = await engine.executions.submit([{ kind: unknown }, { kind: known }]);
     await engine.executions.wait(second!.executionId);
     expect(await engine.executions.describe(first!.executionId)).toMatchObject({
-      publicState: 'waiting',
+      state: 'waiting',
       attemptIndex: 0,
     });
     expect(await crew.eventsOf(first!.executionId)).toEqual([]);
@@ -302,7 +307,7 @@ describe('time limits', () => {
     const engine = await crew.connect({ reconcile: 'on' });
     const busy = task<null>(newKind(), { retry: AGAIN.retry });
     crew.work(engine, {
-      leaseMs: 200,
+      lease: 200,
       handlers: [
         handle(busy, (_, ctx) =>
           ctx.step('block', () => {
@@ -354,9 +359,9 @@ describe('time limits', () => {
             tries.push([ctx.attemptIndex, tryIndex]);
             throw new Error(`no luck at try ${tryIndex}`);
           },
-          { retry: { maxRetries: 2, backoff: { type: 'fixed', delayMs: 1 } } },
+          { retry: { maxRetries: 2, backoff: { type: 'fixed', delay: 1 } } },
         ),
-      { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 1 } } },
+      { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: 1 } } },
     );
     expect(tries).toEqual([
       [0, 0],

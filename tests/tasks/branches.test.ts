@@ -20,7 +20,7 @@ const SEED = Number(process.env['FLOWFABRIC_TEST_SEED'] ?? 1);
 const AT_ONCE = 60;
 const HOUR_MS = 3_600_000;
 const POLICY = {
-  retry: { maxRetries: 1_000, backoff: { type: 'fixed', delayMs: 5 } },
+  retry: { maxRetries: 1_000, backoff: { type: 'fixed', delay: 5 } },
 } as const;
 
 /** Starts an execution of this handler, with the ways a test can act on it. */
@@ -41,7 +41,7 @@ async function started(work: (ctx: TaskContext, note: (what: string) => void) =>
     },
     async paused() {
       const isHeld = async () =>
-        ['suspended', 'delayed'].includes((await engine.executions.describe(run.executionId))!.publicState);
+        ['suspended', 'delayed'].includes((await engine.executions.describe(run.executionId))!.state);
       await expect.poll(isHeld, SOON).toBe(true);
     },
   };
@@ -84,7 +84,7 @@ async function runHistories(count: number, seen: (engine: Connection) => WorkerP
   };
   crew.work(seen(engine), {
     concurrency: AT_ONCE * 2,
-    pollMs: 200,
+    poll: 200,
     handlers: [handle(parent, handler), handle(child, turns)],
   });
   const stop = new AbortController();

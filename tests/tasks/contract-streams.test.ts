@@ -2,7 +2,7 @@
  * Streams of a task's contract: written and read by their names and types, and refused where the contract or a chunk is
  * invalid. How they reach their readers is tested in streaming.test.ts.
  */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';
 import { stream } from '../../src/define/streams.ts';
 import { task } from '../../src/define/task.ts';
@@ -83,8 +83,13 @@ describe('streams of the contract', () => {
       void ctx.streams.draft.write({});
       return input.length;
     });
-    // @ts-expect-error: explicit types would hide those of the streams
-    expect(task<string, number>(newKind(), { streams }).streams).toEqual(streams);
+    const open = task<string, number>(newKind(), { streams, timeout: '1m' });
+    handle(open, async (input, ctx) => {
+      expectTypeOf(input).toEqualTypeOf<string>();
+      expectTypeOf(ctx.streams.tokens).toBeAny();
+      return input.length;
+    });
+    expect(open.streams).toEqual(streams);
   });
 
   test('that are invalid are refused', () => {

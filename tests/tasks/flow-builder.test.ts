@@ -184,7 +184,7 @@ describe('a plan', () => {
         name: 'last resort',
         payload: { of: 'none' },
         priority: 7,
-        policy: { deadlineMs: 60_000 },
+        policy: { deadline: 60_000 },
       },
       { kind: 'ask', name: 'ask[0]', payload: { question: 'a' } },
       { kind: 'ask', name: 'ask[1]', payload: { question: 'b' } },

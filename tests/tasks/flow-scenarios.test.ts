@@ -43,15 +43,13 @@ test('a deploy waits for three suites and two reviewers, and the rest is cancell
   crew.work(engine, { handlers: [builds, suites, ...deploying.handlers], capabilities: ['tests'] });
   const run = await engine.submitFlow(deploying);
   const deploy = run.members['deploy'] as ExecutionId;
-  await expect
-    .poll(async () => (await engine.executions.describe(deploy))?.publicState, SOON)
-    .toBe('suspended');
+  await expect.poll(async () => (await engine.executions.describe(deploy))?.state, SOON).toBe('suspended');
   expect(order[0]).toBe('build');
   expect(order.slice(1).toSorted()).toEqual(['e2e', 'integration', 'unit']);
   const say = (by: string) => engine.waitpoints.approve(deploy, 'approval', { by });
   expect(await say('ada')).toMatchObject({ effect: 'counted' });
   expect(await say('ada')).toMatchObject({ effect: 'not_counted' });
-  expect((await engine.executions.describe(deploy))?.publicState).toBe('suspended');
+  expect((await engine.executions.describe(deploy))?.state).toBe('suspended');
   expect(await say('grace')).toMatchObject({ effect: 'resumed' });
   await expect
     .poll(async () => (await engine.executions.result(run.members['verify']!)).outcome, SOON)
@@ -79,7 +77,7 @@ test('what always fails is retried as often as allowed, and a flow of future wor
     throw new Error('no');
   });
   crew.work(engine, { handlers: [fails] });
-  const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed', delayMs: 50 } } } as const;
+  const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed', delay: 50 } } } as const;
   const { executionId } = await engine.executions.submit({ kind: hopeless.name, policy });
   expect(await engine.executions.wait(executionId)).toMatchObject({ outcome: 'failed' });
   expect(tries).toBe(3);

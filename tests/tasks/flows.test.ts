@@ -185,7 +185,7 @@ describe('losers', () => {
         ({ answers }) => answers,
       );
     });
-    const worker = crew.work(deaf(engine), { handlers: race.handlers, pollMs: 20 });
+    const worker = crew.work(deaf(engine), { handlers: race.handlers, poll: 20 });
     const run = await engine.submitFlow(race);
     expect(await run.wait()).toBe('completed');
     goOn.open();
@@ -296,8 +296,8 @@ describe('a member that extends its flow', () => {
     // It is not notified before it calls.
     const unheard: WorkerPort = { ...workerPort(engine), watch: () => () => undefined };
     const worker = crew.work(unheard, {
-      leaseMs: LEASE_MS,
-      pollMs: 20,
+      lease: LEASE_MS,
+      poll: 20,
       // Nor does it claim the same work again meanwhile, which would also abort it.
       concurrency: 1,
       handlers: [

@@ -109,7 +109,8 @@ async function performLeaf(
 ): Promise<void> {
   switch (kind) {
     case 'step':
-      return ctx.step(name, () => turns(ms));
+      await ctx.step(name, () => turns(ms));
+      return;
     case 'tx':
       await ctx.tx(name, async (tx) => (await tx.query('SELECT 1')).rowCount);
       return;

@@ -78,7 +78,7 @@ describe('a replay from the failed step', () => {
     const engine = await crew.connect();
     const sleeper = task<null>(newKind());
     const worker = crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: [
         handle(sleeper, async (_, ctx) => {
           await ctx.sleep('long', '2h');
@@ -86,7 +86,7 @@ describe('a replay from the failed step', () => {
         }),
       ],
     });
-    const run = await engine.submit(sleeper, null, { policy: { deadlineMs: HOUR_MS } });
+    const run = await engine.submit(sleeper, null, { policy: { deadline: HOUR_MS } });
     await expect.poll(() => worker.stats.paused, SOON).toBe(1);
     await crew.database.moveClock(HOUR_MS);
     await workerPort(engine).fireTimers();
@@ -143,7 +143,7 @@ describe('a replay from the start', () => {
     const engine = await crew.connect();
     const sleeper = task<null>(newKind());
     const worker = crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: [
         handle(sleeper, async (_, ctx) => {
           await ctx.sleep('long', '1h');

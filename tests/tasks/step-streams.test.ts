@@ -39,7 +39,7 @@ function aborted(signal: AbortSignal): Promise<never> {
 }
 
 describe('a step that is retried', () => {
-  const AT_ONCE = { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } as const;
+  const AT_ONCE = { maxRetries: 1, backoff: { type: 'fixed', delay: 0 } } as const;
 
   test('records for each frame which try wrote it', async () => {
     const { engine, run, id } = await running(async (ctx) => {

@@ -3,6 +3,7 @@
  */
 import { expect, test } from 'vitest';
 import { ExecutionFailed } from '../../src/contract/errors.ts';
+import { LIMITS } from '../../src/contract/limits.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import { task } from '../../src/define/task.ts';
 import { handle } from '../../src/define/handlers.ts';
@@ -53,6 +54,60 @@ test('parallel steps are recorded separately', async () => {
   expect((await engine.executions.describe(run.executionId))?.stepCount).toBe(20);
 });
 
+test('a sleep until a date lasts until the date of the first run, and not at all if that has passed', async () => {
+  const engine = await crew.connect();
+  const HOUR_MS = 3_600_000;
+  const nap = task<{ untilMs: number }>(newKind());
+  const worker = crew.work(engine, {
+    handlers: [
+      handle(nap, async ({ untilMs }, ctx) => {
+        await ctx.sleepUntil('past', new Date(-1));
+        await ctx.sleepUntil('nap', 'key', new Date(ctx.resumed ? untilMs + HOUR_MS : untilMs));
+        return ctx.resumed;
+      }),
+    ],
+  });
+  const untilMs = (await engine.upkeep.serverTimeMs()) + HOUR_MS;
+  const run = await engine.submit(nap, { untilMs });
+  const described = () => engine.executions.describe(run.executionId);
+  await expect.poll(async () => (await described())?.state, SOON).toBe('delayed');
+  await expect.poll(() => worker.running, SOON).toBe(0);
+  const [past, stored] = ['past', 'nap'].map(async (name) =>
+    (await engine.executions.listSteps(run.executionId)).find((step) => step.name === name),
+  );
+  expect((await stored)!.value).toBe(untilMs);
+  expect((await past)!.value).toBeGreaterThan(untilMs - 2 * HOUR_MS);
+  await crew.database.moveClock(HOUR_MS);
+  await workerPort(engine).fireTimers();
+  expect(await run.result()).toBe(true);
+});
+
+test('a sleep until a date further ahead than a timer reaches is slept in parts', async () => {
+  const engine = await crew.connect();
+  const nap = task<{ untilMs: number }>(newKind());
+  const sleeps = handle(nap, async ({ untilMs }, ctx) => {
+    await ctx.sleepUntil('nap', new Date(untilMs));
+    return 'awake';
+  });
+  const worker = crew.work(engine, { handlers: [sleeps] });
+  const untilMs = (await engine.upkeep.serverTimeMs()) + LIMITS.delayMs + 3_600_000;
+  const run = await engine.submit(nap, { untilMs });
+  const dueInMs = async (): Promise<number> => {
+    const found = await engine.executions.describe(run.executionId);
+    return (found?.eligibleAtMs ?? 0) - (await engine.upkeep.serverTimeMs());
+  };
+  await expect.poll(dueInMs, SOON).toBeGreaterThan(LIMITS.delayMs - 60_000);
+  await expect.poll(() => worker.running, SOON).toBe(0);
+  await crew.database.moveClock(LIMITS.delayMs);
+  await workerPort(engine).fireTimers();
+  await expect.poll(dueInMs, SOON).toBeGreaterThan(3_600_000 - 60_000);
+  expect(await dueInMs()).toBeLessThanOrEqual(3_600_000);
+  await expect.poll(() => worker.running, SOON).toBe(0);
+  await crew.database.moveClock(3_600_000);
+  await workerPort(engine).fireTimers();
+  expect(await run.result()).toBe('awake');
+});
+
 test('a long sleep frees the worker, and the same attempt resumes after it', async () => {
   const engine = await crew.connect();
   const nap = task<null>(newKind());
@@ -72,7 +127,7 @@ test('a long sleep frees the worker, and the same attempt resumes after it', asy
   });
   const run = await engine.submit(nap, null);
   await expect
-    .poll(async () => (await engine.executions.describe(run.executionId))?.publicState, SOON)
+    .poll(async () => (await engine.executions.describe(run.executionId))?.state, SOON)
     .toBe('delayed');
   await expect.poll(() => worker.running, SOON).toBe(0);
   expect(worker.stats.paused).toBe(1);
@@ -109,7 +164,7 @@ test('children are spawned once and awaited across a pause of their parent', asy
   });
   const run = await engine.submit(parent, null);
   await expect
-    .poll(async () => (await engine.executions.describe(run.executionId))?.publicState, SOON)
+    .poll(async () => (await engine.executions.describe(run.executionId))?.state, SOON)
     .toBe('waiting_children');
   await expect.poll(() => worker.running, SOON).toBe(0);
   crew.work(engine, { lanes: ['children'], handlers: [handle(child, (n) => n * 10)] });

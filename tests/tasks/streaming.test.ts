@@ -63,8 +63,8 @@ async function running(work: (ctx: TaskContext) => Promise<unknown>, hearing: 't
   const engine = await crew.connect();
   const writing = task<null>(newKind(), NO_RETRY);
   const worker = crew.work(hearing === 'deaf' ? deaf(engine) : engine, {
-    leaseMs: LEASE_MS,
-    pollMs: 20,
+    lease: LEASE_MS,
+    poll: 20,
     handlers: [handle(writing, (_, ctx) => work(ctx))],
   });
   const run = await engine.submit(writing, null);
@@ -226,11 +226,11 @@ describe('a run that is started again', () => {
         if (runs.count === 1) await stuck.opened;
       }),
     ];
-    crew.work(deaf(engine), { leaseMs: LEASE_MS, pollMs: 20, handlers });
+    crew.work(deaf(engine), { lease: LEASE_MS, poll: 20, handlers });
     const run = await engine.submit(writing, null);
     await expect.poll(() => framesOf(engine, run.executionId), SOON).toContain('after');
     await engine.executions.revokeLease(run.executionId, { reason: 'as if it had crashed' });
-    crew.work(await crew.connect(), { leaseMs: LEASE_MS, pollMs: 20, handlers });
+    crew.work(await crew.connect(), { lease: LEASE_MS, poll: 20, handlers });
     expect(await readAll(engine.streams.tail(run.executionId))).toEqual([
       'outside',
       'in left',
@@ -264,8 +264,8 @@ describe('a run that is started again', () => {
     const worker = crew.work(engine, { handlers });
     const run = await engine.submit(writing, null);
     await begun.opened;
-    await worker.stop({ deadlineMs: 0 });
-    crew.work(engine, { pollMs: 20, handlers });
+    await worker.stop({ deadline: 0 });
+    crew.work(engine, { poll: 20, handlers });
     await run.result();
     expect(await readAll(engine.streams.tail(run.executionId))).toEqual([
       'first',
@@ -354,7 +354,7 @@ describe('a handler that lost its lease', () => {
     const [engine, met] = [await crew.connect(), latch<unknown>()];
     const slow = task<null>(newKind(), { ...NO_RETRY, timeout: '200ms' });
     crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: [
         handle(slow, async (_, ctx) => {
           const writes = NUMBERS.slice(0, 3_000).map((n) => ctx.stream.write(n));

@@ -28,7 +28,7 @@ test('closing does not wait for a handler that keeps its transaction open, and r
   });
   await engine.submit(holding, null);
   await inside.opened;
-  await worker.stop({ deadlineMs: 0 });
+  await worker.stop({ deadline: 0 });
   await engine.close();
   held.open();
   // Waits for the lock of the transaction, if it is still held.

@@ -63,7 +63,7 @@ describe('with one connection for the engine', () => {
     const [inside, held] = [latch(), latch()];
     const [paying, plain] = [task<null>(newKind()), task<null>(newKind())];
     crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: [
         handle(paying, (_, ctx) =>
           ctx.tx('pay', async (tx) => {
@@ -93,7 +93,7 @@ describe('with one connection for the engine', () => {
     const started: TaskContext[] = [];
     let open = 0;
     crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: [
         handle(paying, async (_, ctx) => {
           started.push(ctx);
@@ -125,7 +125,7 @@ describe('with one connection for the engine', () => {
     const paying = task<null>(newKind());
     let open = 0;
     crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: [
         handle(paying, (_, ctx) =>
           Promise.all(
@@ -179,7 +179,7 @@ describe.each(['a connection of the engine', 'a transactor of the application'])
     const paying = task<null>(newKind());
     let calls = 0;
     crew.work(engine, {
-      pollMs: 20,
+      poll: 20,
       handlers: [
         handle(paying, async (_, ctx) => {
           const work = async (tx: SqlTransaction) => {

@@ -2,7 +2,7 @@
  * Waiting for signals, as a handler sees it: each signal reaches it once, whether it arrived before or during the wait,
  * and no worker is occupied meanwhile. What signals and timeouts do to an execution is tested with the engine.
  */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';
 import type { Connection } from '../../src/connect/connection.ts';
 import { allOf, anyOf, atLeast } from '../../src/define/conditions.ts';
@@ -21,7 +21,7 @@ const HOUR_MS = 3_600_000;
 const Decision = z.object({ approved: z.boolean(), on: z.string().transform((day) => new Date(day)) });
 
 async function stateOf(engine: Connection, id: string): Promise<string | undefined> {
-  return (await engine.executions.describe(id))?.publicState;
+  return (await engine.executions.describe(id))?.state;
 }
 
 async function openWaitpoints(engine: Connection, executionId: string): Promise<string[]> {
@@ -49,8 +49,8 @@ describe('a wait', () => {
     const attempts: [number, boolean][] = [];
     const { engine, run, other, id } = await suspended(async (ctx) => {
       attempts.push([ctx.attemptIndex, ctx.resumed]);
-      await ctx.createWaitpoint('approval', { schema: Decision });
-      const { payload, signals } = await ctx.waitFor('approval', { schema: Decision, reason: 'approval' });
+      const approval = await ctx.createWaitpoint('approval', { schema: Decision });
+      const { payload, signals } = await ctx.waitFor(approval, { reason: 'approval' });
       return {
         year: payload.on.getUTCFullYear(),
         approved: payload.approved,
@@ -81,6 +81,7 @@ describe('a wait', () => {
           const again = await ctx.createWaitpoint('answer');
           await ctx.step('ask', () => engine.signal({ token: again.token, payload: 7 }));
           const { payload } = await ctx.waitFor('answer', { schema: z.number() });
+          expectTypeOf(payload).toEqualTypeOf<number>();
           return { payload, same: token === again.token };
         }),
       ],
@@ -103,6 +104,20 @@ describe('a wait', () => {
     }
     expect(effects).toEqual(['counted', 'not_counted', 'resumed']);
     expect(await run.result()).toEqual(['ann', 'ann', 'bob']);
+  });
+
+  test('has payloads of the types they come back with', () => {
+    const types = async (ctx: TaskContext): Promise<void> => {
+      const plain = await ctx.waitFor<{ at: Date }>('plain', { timeout: '1h' });
+      expectTypeOf(plain.payload).toEqualTypeOf<{ at: string }>();
+      const parsed = await ctx.waitFor('parsed', { schema: Decision, timeout: '1h', onTimeout: 'resume' });
+      expectTypeOf(parsed.payload).toEqualTypeOf<z.output<typeof Decision> | undefined>();
+      const opened = await ctx.waitFor(await ctx.createWaitpoint('opened', { schema: Decision }));
+      expectTypeOf(opened.payload).toEqualTypeOf<z.output<typeof Decision>>();
+      const untyped = await ctx.waitFor('keyed', 'key');
+      expectTypeOf(untyped.payload).toEqualTypeOf<Json>();
+    };
+    expect(types).toBeTypeOf('function');
   });
 
   test('may be for signals at several waitpoints', async () => {
@@ -227,7 +242,7 @@ describe('beside other things', () => {
     });
     const run = await engine.submit(parent, null);
     await expect.poll(() => stateOf(engine, run.executionId), SOON).toBe('suspended');
-    expect(worker.stats.paused).toBe(1);
+    await expect.poll(() => worker.stats.paused, SOON).toBe(1);
     crew.work(engine, { lanes: ['later'], handlers: [handle(child, () => 'child')] });
     expect(await run.result()).toBe('child');
   });
@@ -250,6 +265,16 @@ describe('misuse rejects with a message that shows how to write it:', () => {
       'a schema that cannot be converted to JSON Schema',
       (ctx) => ctx.waitFor('word', { schema: loose as object as Record<string, unknown> }),
       'options.schema of loose cannot be converted to JSON Schema',
+    ],
+    [
+      'a schema beside that of the waitpoint',
+      async (ctx) => ctx.waitFor(await ctx.createWaitpoint('word'), { schema: { type: 'string' } } as object),
+      'ctx.waitFor(waitpoint) takes neither a key nor a schema: those of the waitpoint are used',
+    ],
+    [
+      'a waitpoint that this run has not opened',
+      async (ctx) => ctx.waitFor({ ...(await ctx.createWaitpoint('word')) }),
+      'ctx.waitFor needs a name, or a waitpoint that this run opened with ctx.createWaitpoint',
     ],
     [
       'both a match and a condition',

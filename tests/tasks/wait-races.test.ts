@@ -23,7 +23,7 @@ async function started(work: (ctx: TaskContext) => Promise<unknown>) {
 }
 
 async function isSuspended(engine: Connection, id: string): Promise<void> {
-  await expect.poll(async () => (await engine.executions.describe(id))?.publicState, SOON).toBe('suspended');
+  await expect.poll(async () => (await engine.executions.describe(id))?.state, SOON).toBe('suspended');
 }
 
 test('an ended sleep is not forgotten because of waits left from earlier iterations', async () => {
@@ -42,7 +42,7 @@ test('an ended sleep is not forgotten because of waits left from earlier iterati
   });
   await expect
     .poll(async () => {
-      if ((await engine.executions.describe(id))?.publicState === 'suspended')
+      if ((await engine.executions.describe(id))?.state === 'suspended')
         await crew.database.moveClock(HOUR_MS);
       await workerPort(engine).fireTimers();
       return end;

@@ -232,10 +232,19 @@ test('an attempt that fails is logged with its error and step, and the stored fa
   });
   const run = await engine.submit(broken, null);
   expect(await run.wait()).toMatchObject({ message: 'no such thing (in step "look")' });
-  const { executionId } = run;
-  expect(lines).toEqual([
-    [{ executionId, kind: broken.name, attemptIndex: 0, err: thrown, step: 'look' }, 'The attempt failed.'],
-  ]);
+  const facts = {
+    executionId: run.executionId,
+    kind: broken.name,
+    attemptIndex: 0,
+    attempt: 1,
+    maxAttempts: 1,
+    outcome: 'failed',
+    step: 'look',
+    category: 'permanent',
+    at: expect.stringMatching(/^tests\/tasks\/waiting\.test\.ts:\d+:\d+$/) as unknown,
+    err: thrown,
+  };
+  await expect.poll(() => lines, SOON).toStrictEqual([[facts, 'The attempt failed, and is not retried.']]);
 });
 
 test('what finished before a sleep wins their race again on the next run', async () => {
@@ -245,7 +254,7 @@ test('what finished before a sleep wins their race again on the next run', async
   const winners: string[] = [];
   crew.work(engine, {
     // Longer than the clock is moved.
-    leaseMs: 86_400_000,
+    lease: 86_400_000,
     handlers: [
       handle(child, () => 1),
       handle(racing, async (_, ctx) => {

@@ -64,8 +64,8 @@ async function startZombies(hearing: 'told' | 'deaf'): Promise<Zombies> {
   const met: Record<string, string> = {};
   const awake = latch();
   const worker = crew.work(hearing === 'deaf' ? deaf(engine) : engine, {
-    leaseMs: LEASE_MS,
-    pollMs: 20,
+    lease: LEASE_MS,
+    poll: 20,
     concurrency: Object.keys(VERBS).length,
     handlers: [
       handle(task<string>(kind), async (verb, ctx) => {
@@ -80,7 +80,7 @@ async function startZombies(hearing: 'told' | 'deaf'): Promise<Zombies> {
   const ids = (await engine.executions.submit(requests)).map(({ executionId }) => executionId);
   await expect.poll(() => contexts.length, SOON).toBe(ids.length);
   const goOn = async () => {
-    const left = worker.stop({ deadlineMs: Infinity });
+    const left = worker.stop({ deadline: Infinity });
     awake.open();
     await left;
     await engine.close();

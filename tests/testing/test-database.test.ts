@@ -40,7 +40,7 @@ it('is migrated, has assertions and a movable clock without a template too', asy
   await using database = await createTestDatabase({ serverUrl: inject('testServer').url });
   expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(7);
   await database.setClockOffset(HOUR_MS);
-  await database.moveClock(HOUR_MS);
+  await database.moveClock('1h');
   const client = await database.connect();
   const { now, real } = (await client.query<{ now: number; real: number }>(NOW)).rows[0] ?? {
     now: 0,
@@ -53,6 +53,7 @@ it('is plain on request: no assertions, and a clock that refuses to be moved', a
   await using database = await plainDatabase();
   expect((await database.query<{ n: number }>(TRIGGERS)).rows[0]?.n).toBe(0);
   await expect(database.moveClock(1)).rejects.toMatchObject({ code: 'invalid_input' });
+  await expect(database.moveClock('soon')).rejects.toMatchObject({ code: 'invalid_input', field: 'by' });
 });
 
 it('lets a closing connection close without reporting that it was terminated', async () => {

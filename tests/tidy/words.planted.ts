@@ -108,7 +108,7 @@ export const planted: readonly Plant[] = [
         "test('a', { timeout: 60_000 }, async () => {\n});\nbeforeAll(async () => {\n}, 5000);",
       'tests/fine.test.ts': [
         'const LIMIT = { timeout: patiently(60_000) };',
-        "task('a', { timeout: '90s', attemptTimeoutMs: 60_000 });",
+        "task('a', { timeout: '90s', attemptTimeout: 60_000 });",
         "task('a', { timeout: 500 });",
       ].join('\n'),
       'src/testing/fine.ts': 'wait({ timeout: 60_000 });',

@@ -55,8 +55,8 @@ const DUE = {
   },
   'due-timers': async (engine: Engine, kind: string) => {
     await engine.executions.submit([
-      { kind, delayMs: LEASE_MS },
-      { kind, delayMs: LEASE_MS },
+      { kind, delay: LEASE_MS },
+      { kind, delay: LEASE_MS },
     ]);
     await crew.database.moveClock(LEASE_MS);
   },
@@ -106,3 +106,25 @@ test.each(RECONCILERS)(
     expect(await pass(context, reconciler)).toMatchObject({ acted: 1, skipped: 0 });
   },
 );
+
+test('lapsed leases that somebody holds for long do not keep the others from being listed', async () => {
+  const { engine, context } = await open();
+  const kind = newKind();
+  await engine.executions.submit(Array.from({ length: 6 }, () => ({ kind })));
+  const worker = { workerId: 'gone', workerInstanceId: 'gone-2' };
+  await engine.worker.claim({ ...worker, kinds: [kind], limit: 6, leaseMs: LEASE_MS });
+  await crew.database.moveClock(LEASE_MS);
+  const holder = await crew.database.connect();
+  await holder.query('BEGIN');
+  await holder.query(
+    `SELECT FROM ff_execution WHERE route_id = (SELECT route_id FROM ff_route WHERE kind = $1)
+     ORDER BY execution_id LIMIT 2 FOR UPDATE`,
+    [kind],
+  );
+  let acted = 0;
+  for (let look = 0; look < 8 && acted < 4; look += 1)
+    acted += (await runPass(context, expiredLeases, 2, new AbortController().signal)).acted;
+  expect(acted).toBe(4);
+  await holder.query('ROLLBACK');
+  await holder.end();
+});

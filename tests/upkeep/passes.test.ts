@@ -91,7 +91,7 @@ async function plant(...ids: ExecutionId[]): Promise<void> {
 
 async function statesOf(engine: Engine, claims: readonly Claim[]): Promise<string[]> {
   return Promise.all(
-    claims.map(async ({ executionId }) => (await engine.executions.describe(executionId))!.publicState),
+    claims.map(async ({ executionId }) => (await engine.executions.describe(executionId))!.state),
   );
 }
 
@@ -187,7 +187,7 @@ describe('a failing row', () => {
       unfinished: 0,
     });
     expect(await engine.executions.describe(claims[1]!.executionId)).toMatchObject({
-      publicState: 'waiting',
+      state: 'waiting',
       attemptIndex: 1,
       setbacks: [],
     });
@@ -219,7 +219,7 @@ describe('a failing row', () => {
     await crew.database.moveClock(3_600_000);
     await pass(context, expiredLeases);
     expect(await engine.executions.describe(claim!.executionId)).toMatchObject({
-      publicState: 'cancelled',
+      state: 'cancelled',
       setbacks: [],
     });
   });
@@ -228,7 +228,7 @@ describe('a failing row', () => {
     const { engine, context } = await open();
     const kind = newKind();
     const submitted = await engine.executions.submit(
-      Array.from({ length: 6 }, () => ({ kind, delayMs: 5_000 })),
+      Array.from({ length: 6 }, () => ({ kind, delay: 5_000 })),
     );
     const bad = submitted[2]!.executionId;
     await plant(bad);

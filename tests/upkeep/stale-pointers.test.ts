@@ -32,9 +32,9 @@ it('pointers left by priority changes and cancels are removed, and valid ones st
   const kind = newKind();
   const moved = await bench.submit({ kind });
   for (const priority of [1, 2, 3]) await bench.engine.executions.changePriority(moved, { priority });
-  const cancelled = [await bench.submit({ kind }), await bench.submit({ kind, delayMs: YEAR_MS })];
+  const cancelled = [await bench.submit({ kind }), await bench.submit({ kind, delay: YEAR_MS })];
   await bench.engine.cancel(cancelled, { reason: 'not wanted' });
-  await bench.submit({ kind, delayMs: YEAR_MS, policy: { deadlineMs: YEAR_MS } });
+  await bench.submit({ kind, delay: YEAR_MS, policy: { deadline: YEAR_MS } });
   const before = await pointers();
   expect(await stalePointers().run(context, signal)).toBe(3 + 1 + 1);
   const after = await pointers();

@@ -74,7 +74,7 @@ test('repairs are counted', async () => {
   const submitted = await engine.executions.submit(
     Array.from({ length: 5 }, () => ({ kind, policy: AGAIN })),
   );
-  await engine.executions.submit({ kind, delayMs: 30_000 });
+  await engine.executions.submit({ kind, delay: 30_000 });
   await workerPort(engine).claim({
     workerId: 'g',
     workerInstanceId: 'g-1',
@@ -97,7 +97,7 @@ test('repairs are counted', async () => {
 test('a pass that fails at the database is counted, and the next one does the work', async () => {
   const engine = await crew.connect({ reconcile: 'on' });
   const kind = newKind();
-  const { executionId } = await engine.executions.submit({ kind, delayMs: 10_000 });
+  const { executionId } = await engine.executions.submit({ kind, delay: 10_000 });
   await crew.database.query('ALTER TABLE ff_timer RENAME TO ff_timer_away');
   await crew.database.moveClock(10_001);
   await expect

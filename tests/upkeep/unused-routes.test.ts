@@ -90,8 +90,8 @@ describe('a route', () => {
   it('stays while an execution uses it: a waiting, a delayed or a finished one that is kept', async () => {
     const kinds = [newKind(), newKind(), newKind(), newKind()] as const;
     await bench.submit({ kind: kinds[0] });
-    await bench.submit({ kind: kinds[1], delayMs: 1_000 * HOUR_MS });
-    const kept = await bench.submit({ kind: kinds[2], policy: { retentionMs: 1_000 * HOUR_MS } });
+    await bench.submit({ kind: kinds[1], delay: 1_000 * HOUR_MS });
+    const kept = await bench.submit({ kind: kinds[2], policy: { retention: 1_000 * HOUR_MS } });
     await bench.engine.cancel(kept, { reason: 'over' });
     await ended(kinds[3], 'default');
     await goBy();
@@ -148,7 +148,7 @@ describe('a route', () => {
   it('stays while the last execution submitted to it may be kept, as long as there is room', async () => {
     const longer = await bench.another({ retention: '100h' });
     await longer.executions
-      .submit({ kind, policy: { retentionMs: 0 } })
+      .submit({ kind, policy: { retention: 0 } })
       .then(({ executionId }) => longer.cancel(executionId, { reason: 'over' }));
     await goBy();
     await pass();

@@ -7,7 +7,7 @@ import type { Connection } from '../../src/connect/connection.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import type { TaskContext } from '../../src/define/task-context.ts';
 import { TaskAborted } from '../../src/worker/task.ts';
-import type { Worker } from '../../src/worker/worker.ts';
+import type { Worker } from '../../src/worker/options.ts';
 import { AGAIN, deaf, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';
@@ -31,9 +31,9 @@ async function oneRunning(options: { leaseMs?: number; hearing?: 'deaf' } = {}):
   const [started, finished] = [latch<TaskContext>(), latch()];
   const isDeaf = options.hearing === 'deaf';
   const worker = crew.work(isDeaf ? deaf(engine) : engine, {
-    leaseMs: options.leaseMs ?? 60_000,
+    lease: options.leaseMs ?? 60_000,
     concurrency: 1,
-    ...(isDeaf ? { pollMs: 20 } : {}),
+    ...(isDeaf ? { poll: 20 } : {}),
     handlers: {
       [kind]: async (task) => {
         started.open(task);
@@ -109,11 +109,11 @@ describe('the AbortSignal of a task gives the reason why the worker lost it', ()
 
   test('shutdown, when the worker stops before the handler finishes', async () => {
     const run = await oneRunning();
-    await run.worker.stop({ deadlineMs: 0 });
+    await run.worker.stop({ deadline: 0 });
     expect(abortCode(run.task)).toBe('shutdown');
     run.finish();
     expect(await run.engine.executions.describe(run.executionId)).toMatchObject({
-      publicState: 'waiting',
+      state: 'waiting',
       attemptIndex: 0,
     });
   });
@@ -183,7 +183,7 @@ test('a worker that was frozen past its lease writes nothing, even while the dat
     },
   };
   const worker = crew.work(counting, {
-    leaseMs: 400,
+    lease: 400,
     handlers: {
       [kind]: () => {
         // Nothing else in this process runs meanwhile, as if it had been stopped.

@@ -13,8 +13,8 @@ import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { task } from '../../src/define/task.ts';
 import type { TaskContext } from '../../src/define/task-context.ts';
 import { handle, type TaskHandler } from '../../src/define/handlers.ts';
-import type { WorkerOptions } from '../../src/worker/options.ts';
-import { runWorker, type Worker } from '../../src/worker/worker.ts';
+import type { Worker, WorkerOptions } from '../../src/worker/options.ts';
+import { runWorker } from '../../src/worker/worker.ts';
 import { testDatabase } from '../setup/database.ts';
 import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';
@@ -25,7 +25,7 @@ export const SOON = { timeout: patiently(15_000), interval: 15 };
 /** So long that no test sees a second poll. */
 export const NEVER_MS = 3_600_000;
 /** Retries almost immediately. */
-export const AGAIN = { retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 20 } } } as const;
+export const AGAIN = { retry: { maxRetries: 3, backoff: { type: 'fixed', delay: 20 } } } as const;
 
 export interface Latch<Value = void> {
   readonly opened: Promise<Value>;
@@ -56,7 +56,7 @@ export interface Crew {
   readonly database: TestDatabase;
   /** A connection as another process would have one. It runs no reconcilers unless asked to. */
   connect(options?: Partial<ConnectOptions>): Promise<Connection>;
-  /** A worker that, unless asked to, never polls without a hint. */
+  /** A worker that, unless asked to, never polls without a hint and logs nothing. */
   work(engine: Connection | WorkerPort, options: CrewOptions): Worker;
   /** Events of an execution, oldest first, as `family.type`. */
   eventsOf(id: ExecutionId): Promise<string[]>;
@@ -73,7 +73,7 @@ export function useCrew(): Crew {
     database = await testDatabase();
   });
   afterEach(async () => {
-    await Promise.all(workers.splice(0).map((worker) => worker.stop({ deadlineMs: 0 })));
+    await Promise.all(workers.splice(0).map((worker) => worker.stop({ deadline: 0 })));
     await Promise.all(connections.splice(0).map((connection) => connection.close()));
   });
   afterAll(() => database.drop());
@@ -97,7 +97,7 @@ export function useCrew(): Crew {
         ? options.handlers
         : plain(options.handlers as PlainHandlers);
       const port = 'claim' in engine ? engine : workerPort(engine);
-      const worker = runWorker(port, { pollMs: NEVER_MS, ...options, handlers });
+      const worker = runWorker(port, { poll: NEVER_MS, log: 'silent', ...options, handlers });
       workers.push(worker);
       return worker;
     },
@@ -115,6 +115,12 @@ export function useCrew(): Crew {
       ]);
     },
   };
+}
+
+/** Blocks the event loop. */
+export function stall(ms: number): void {
+  const until = performance.now() + ms;
+  while (performance.now() < until);
 }
 
 /** A kind that nothing else in the database uses. */

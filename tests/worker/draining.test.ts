@@ -36,7 +36,7 @@ test('stop waits for runs in progress and starts nothing new', async () => {
   await stopping;
   expect(await engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'finished' });
   expect(await engine.executions.describe(later.executionId)).toMatchObject({
-    publicState: 'waiting',
+    state: 'waiting',
     leaseEpoch: 0,
   });
   expect(worker.stats).toMatchObject({ claimed: 1, completed: 1, released: 0, lost: 0 });
@@ -62,7 +62,7 @@ test('a run that is not finished by the deadline is released, and another proces
   const next = crew.work(elsewhere, {
     handlers: { [kind]: (task) => [task.attemptIndex, task.resumed, task.reclaimed] },
   });
-  await worker.stop({ deadlineMs: 0 });
+  await worker.stop({ deadline: 0 });
   await expect
     .poll(() => engine.executions.result(executionId), SOON)
     .toEqual({ outcome: 'success', result: [0, true, false] });
@@ -93,7 +93,7 @@ test('a run that was released is counted once', async () => {
   });
   await engine.executions.submit({ kind });
   await started.opened;
-  await worker.stop({ deadlineMs: 0 });
+  await worker.stop({ deadline: 0 });
   await returned.opened;
   await expect.poll(() => worker.running, SOON).toBe(0);
   const { claimed, completed, failed, retryScheduled, lost, released } = worker.stats;
@@ -127,7 +127,7 @@ test('work that a claim returns while the worker stops is run or released, never
       },
     });
     await asked.opened;
-    const stopping = worker.stop({ deadlineMs });
+    const stopping = worker.stop({ deadline: deadlineMs });
     answer.open();
     await stopping;
     expect(worker.stats).toMatchObject({ claimed: 1, [end]: 1 });
@@ -140,7 +140,7 @@ test('a second stop returns the first one, and a stopped worker holds nothing', 
   const engine = await crew.connect();
   const worker = crew.work(engine, { handlers: { [newKind()]: () => undefined } });
   const first = worker.stop();
-  expect(worker.stop({ deadlineMs: 5 })).toBe(first);
+  expect(worker.stop({ deadline: 5 })).toBe(first);
   await first;
   expect(worker.running).toBe(0);
 });
@@ -159,10 +159,10 @@ test('a worker in a using block stops at the end of the block', async () => {
 test('a stop keeps its deadline when the database does not respond', async () => {
   const proxy = await startFaultProxy({ targetPort: Number(new URL(crew.database.url).port) });
   const engine = await crew.connect({ databaseUrl: proxy.url(crew.database.url), listen: 'off' });
-  const worker = crew.work(engine, { pollMs: 10, handlers: { [newKind()]: () => undefined } });
+  const worker = crew.work(engine, { poll: 10, handlers: { [newKind()]: () => undefined } });
   await engine.executions.submit({ kind: newKind() });
   proxy.stall();
-  await worker.stop({ deadlineMs: 50 });
+  await worker.stop({ deadline: 50 });
   proxy.resume();
   await engine.close();
   await proxy.close();
@@ -194,7 +194,7 @@ test('what a claim returns after the deadline is released before the stop resolv
   };
   const worker = crew.work(slow, { handlers: { [kind]: () => 'unreached' } });
   await asked.opened;
-  const stopped = worker.stop({ deadlineMs: 0 });
+  const stopped = worker.stop({ deadline: 0 });
   // The claim returns only once the deadline has certainly passed.
   for (let look = 0; look < 20; look += 1) await engine.executions.result(executionId);
   answered.open();
@@ -202,7 +202,37 @@ test('what a claim returns after the deadline is released before the stop resolv
   await engine.close();
   const other = await crew.connect();
   expect(await other.executions.describe(executionId)).toMatchObject({
-    publicState: 'waiting',
+    state: 'waiting',
     attemptIndex: 0,
   });
+});
+
+test('an outcome that is being reported when the deadline passes is not handed back', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  const [started, ready] = [latch(), latch()];
+  const worker = crew.work(engine, {
+    handlers: {
+      [kind]: async () => {
+        started.open();
+        await ready.opened;
+        return 'done';
+      },
+    },
+  });
+  const { executionId } = await engine.executions.submit({ kind });
+  await started.opened;
+  const holder = await crew.database.connect();
+  await holder.query('BEGIN');
+  await holder.query('SELECT FROM ff_execution WHERE execution_id = $1 FOR UPDATE', [
+    executionId.split(':').at(-1),
+  ]);
+  ready.open();
+  await expect.poll(() => worker.metrics().handling, SOON).toBe(0);
+  const stopping = worker.stop({ deadline: 0 });
+  await holder.query('ROLLBACK');
+  await holder.end();
+  await stopping;
+  expect(worker.stats).toMatchObject({ claimed: 1, completed: 1, released: 0, lost: 0 });
+  expect(await engine.executions.result(executionId)).toEqual({ outcome: 'success', result: 'done' });
 });

@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { TaskFailed } from '../../src/worker/task.ts';
 import type { ExecutionId } from '../../src/contract/ids.ts';
 import type { Connection } from '../../src/connect/connection.ts';
-import type { Worker } from '../../src/worker/worker.ts';
+import type { Worker } from '../../src/worker/options.ts';
 import { AGAIN, newKind, resultOf, SOON, useCrew, uuidOf } from './crew.ts';
 
 const crew = useCrew();
@@ -41,6 +41,60 @@ test('an error is retried according to the policy, and is kept with its attempt'
   expect(found!.attempts).toMatchObject([
     { attemptIndex: 0, outcome: 'failed', failureMessage: 'the disk is full', failureCategory: 'transient' },
     { attemptIndex: 1, outcome: 'success' },
+  ]);
+});
+
+class OutOfStock extends Error {}
+
+test('an error keeps its class, its causes and the place it was thrown at, for each attempt', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  crew.work(engine, {
+    handlers: {
+      [kind]: ({ attemptIndex, step }) =>
+        step('reserve', () => {
+          const cause = new TypeError('no shelf', { cause: new Error('aisle 7 is closed') });
+          throw attemptIndex === 0 ? new OutOfStock('none left', { cause }) : new RangeError('gone');
+        }),
+    },
+  });
+  const policy = { retry: { ...AGAIN.retry, maxRetries: 1 } };
+  const { executionId } = await engine.executions.submit({ kind, policy });
+  await expect.poll(() => resultOf(engine, executionId), SOON).toBe('failed');
+  const { attempts } = (await engine.executions.describe(executionId))!;
+  const here = /failing\.test\.ts:\d+:\d+/;
+  expect(attempts.map(({ failureDetail }) => failureDetail)).toEqual([
+    {
+      name: 'OutOfStock',
+      stack: expect.stringMatching(here),
+      causes: [
+        { name: 'TypeError', message: 'no shelf', at: expect.stringMatching(here) },
+        { name: 'Error', message: 'aisle 7 is closed', at: expect.stringMatching(here) },
+      ],
+    },
+    { name: 'RangeError', stack: expect.stringMatching(here), causes: [] },
+  ]);
+});
+
+test('a step keeps how long it took', async () => {
+  const engine = await crew.connect();
+  const kind = newKind();
+  crew.work(engine, {
+    handlers: {
+      async [kind](ctx) {
+        await ctx.step('one', () => 1);
+        await ctx.tx('two', () => Promise.resolve(2));
+        await ctx.sleep('three', 1);
+      },
+    },
+  });
+  const { executionId } = await engine.executions.submit({ kind });
+  await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
+  const steps = await engine.executions.listSteps(executionId);
+  expect(steps.map(({ name, durationMs }) => [name, durationMs !== null])).toEqual([
+    ['one', true],
+    ['two', true],
+    ['three', false],
   ]);
 });
 
@@ -82,11 +136,11 @@ describe('a TaskFailed decides how it is treated', () => {
 
   test('its own delay instead of the policy’s', async () => {
     const { engine, executionId } = await failingOnce(
-      throwing(new TaskFailed('busy', { retryAfterMs: 3_600_000 })),
+      throwing(new TaskFailed('busy', { retryAfter: 3_600_000 })),
     );
     await expect
       .poll(() => engine.executions.describe(executionId), SOON)
-      .toMatchObject({ publicState: 'delayed', attemptIndex: 1 });
+      .toMatchObject({ state: 'delayed', attemptIndex: 1 });
     const found = (await engine.executions.describe(executionId))!;
     // Counted from when the failure was decided, a moment before it was written.
     expect(found.eligibleAtMs!).toBeGreaterThan(found.changedAtMs + 3_500_000);
@@ -105,8 +159,8 @@ describe('whatever a handler throws ends its attempt', () => {
     ['an error whose message is not a string', Object.assign(new Error('x'), { message: 42 })],
     ['an error with a message that Postgres cannot store', new Error('before\u0000after \ud800')],
     ['an error with a very long message', new Error('m'.repeat(100_000))],
-    ['a TaskFailed with a fractional delay', new TaskFailed('busy', { retryAfterMs: 12.5 })],
-    ['a TaskFailed with a negative delay', new TaskFailed('busy', { retryAfterMs: -1 })],
+    ['a TaskFailed with a delay that is none', new TaskFailed('busy', { retryAfter: 'soon' })],
+    ['a TaskFailed with a negative delay', new TaskFailed('busy', { retryAfter: -1 })],
     ['a TaskFailed without a category', new TaskFailed('busy', { category: '' })],
   ];
   test.each(thrown)('%s', async (_, value) => {

@@ -6,17 +6,11 @@ import { describe, expect, test } from 'vitest';
 import type { Connection } from '../../src/connect/connection.ts';
 import type { TaskContext } from '../../src/define/task-context.ts';
 import { TaskAborted, TaskFailed } from '../../src/worker/task.ts';
-import { AGAIN, latch, newKind, resultOf, SOON, useCrew } from './crew.ts';
+import { AGAIN, latch, newKind, resultOf, SOON, stall, useCrew } from './crew.ts';
 import { workerPort } from '../../src/connect/port.ts';
 import type { WorkerPort } from '../../src/contract/protocol.ts';
 
 const crew = useCrew();
-
-/** Blocks the event loop, as a handler that computes does. */
-function stall(ms: number): void {
-  const until = performance.now() + ms;
-  while (performance.now() < until);
-}
 
 describe('metrics', () => {
   test('count runs in total and by task, and name no task without a handler', async () => {
@@ -104,7 +98,7 @@ describe('health', () => {
   test('reports that claims fail, and that they succeed again', async () => {
     const engine = await crew.connect();
     const kind = newKind();
-    const worker = crew.work(engine, { pollMs: 20, handlers: { [kind]: () => 'done' } });
+    const worker = crew.work(engine, { poll: 20, handlers: { [kind]: () => 'done' } });
     await engine.executions.submit({ kind });
     await expect.poll(() => worker.stats.completed, SOON).toBe(1);
     await crew.database.query('ALTER TABLE ff_ready RENAME TO ff_ready_away');
@@ -189,7 +183,7 @@ describe('a handler that blocks the event loop past its lease', () => {
     const kind = newKind();
     const { port, sent } = counting(first);
     const stalled = crew.work(port, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       concurrency: 1,
       handlers: {
         [kind]: () => {
@@ -202,7 +196,7 @@ describe('a handler that blocks the event loop past its lease', () => {
     await expect.poll(() => stalled.stats.lost, SOON).toBe(1);
     await stalled.stop();
     const second = await crew.connect({ reconcile: 'on' });
-    crew.work(second, { pollMs: 20, handlers: { [kind]: ({ reclaimed }) => ({ reclaimed }) } });
+    crew.work(second, { poll: 20, handlers: { [kind]: ({ reclaimed }) => ({ reclaimed }) } });
     await expect
       .poll(() => first.executions.result(executionId), SOON)
       .toEqual({ outcome: 'success', result: { reclaimed: true } });
@@ -225,13 +219,13 @@ describe('a handler that blocks the event loop past its lease', () => {
       return 'first';
     };
     const stalled = crew.work(port, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       concurrency: 1,
       handlers: { [kind]: work },
     });
     const { executionId } = await first.executions.submit({ kind, policy: AGAIN });
     await expect.poll(() => stalled.running, SOON).toBe(1);
-    crew.work(second, { pollMs: 20, handlers: { [kind]: work } });
+    crew.work(second, { poll: 20, handlers: { [kind]: work } });
     await expect.poll(() => stalled.stats.lost, SOON).toBe(1);
     expect(seen).toHaveLength(2);
     for (const reason of seen) expect(reason).toBeInstanceOf(TaskAborted);

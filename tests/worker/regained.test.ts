@@ -14,8 +14,8 @@ test('a lease regained by the same worker costs no other lease, and its former r
   const told: string[] = [];
   const errors: unknown[] = [];
   const worker = crew.work(engine, {
-    pollMs: 20,
-    leaseMs: 3_000,
+    poll: 20,
+    lease: 3_000,
     onError: (error) => errors.push(error),
     handlers: {
       [kind]: async (ctx) => {
@@ -66,11 +66,11 @@ test('when stop is called again with a shorter deadline, a worker stops sooner',
   });
   const { executionId } = await engine.executions.submit({ kind });
   await started.opened;
-  const slowly = worker.stop({ deadlineMs: Infinity });
-  await worker.stop({ deadlineMs: 0 });
+  const slowly = worker.stop({ deadline: Infinity });
+  await worker.stop({ deadline: 0 });
   await slowly;
   expect(await engine.executions.describe(executionId)).toMatchObject({
-    publicState: 'waiting',
+    state: 'waiting',
     attemptIndex: 0,
   });
   never.open();

@@ -155,7 +155,7 @@ describe('a worker', () => {
     const worker = crew.work(through, { handlers: { [newKind()]: () => undefined } });
     await expect.poll(() => found(through, worker.workerInstanceId), SOON).toBeDefined();
     proxy.stall();
-    await worker.stop({ deadlineMs: 10 });
+    await worker.stop({ deadline: 10 });
     expect(worker.health().state).toBe('stopped');
     const engine = await crew.connect();
     expect(await found(engine, worker.workerInstanceId)).toBeDefined();
@@ -260,7 +260,10 @@ test('a connection and a worker are closed at the end of the block they are used
   let inner: Connection;
   {
     await using engine = await crew.connect();
-    await using worker = startWorker(engine, { handlers: plain({ [newKind()]: () => undefined }) });
+    await using worker = startWorker(engine, {
+      log: 'silent',
+      handlers: plain({ [newKind()]: () => undefined }),
+    });
     inner = engine;
     name = worker.workerInstanceId;
     await expect.poll(() => found(engine, name), SOON).toBeDefined();

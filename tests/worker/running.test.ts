@@ -119,7 +119,7 @@ test('a worker ignores kinds without a handler, other lanes and work beyond its 
   expect(seen.toSorted()).toEqual(['gpu', 'plain']);
   for (const { executionId } of left) {
     expect(await engine.executions.describe(executionId)).toMatchObject({
-      publicState: 'waiting',
+      state: 'waiting',
       leaseEpoch: 0,
     });
   }
@@ -190,7 +190,7 @@ test('a worker counts the outcomes of its runs', async () => {
 test('a worker counts claims that fail at the database, and continues when the database is back', async () => {
   const engine = await crew.connect();
   const kind = newKind();
-  const worker = crew.work(engine, { pollMs: 20, handlers: { [kind]: () => 'done' } });
+  const worker = crew.work(engine, { poll: 20, handlers: { [kind]: () => 'done' } });
   await engine.executions.submit({ kind });
   await expect.poll(() => worker.stats.completed, SOON).toBe(1);
   await crew.database.query('ALTER TABLE ff_ready RENAME TO ff_ready_away');
@@ -214,11 +214,11 @@ describe('invalid options are refused at once', () => {
     ['concurrency', 'none', { ...fine, concurrency: 0 }],
     ['concurrency', 'a half', { ...fine, concurrency: 1.5 }],
     ['concurrency', 'too many', { ...fine, concurrency: 100_001 }],
-    ['leaseMs', 'too short', { ...fine, leaseMs: 49 }],
-    ['leaseMs', 'not a number', { ...fine, leaseMs: Number.NaN }],
-    ['leaseMs', 'too long', { ...fine, leaseMs: 86_400_001 }],
-    ['pollMs', 'none', { ...fine, pollMs: 0 }],
-    ['pollMs', 'too long', { ...fine, pollMs: NEVER_MS + 1 }],
+    ['lease', 'too short', { ...fine, lease: 49 }],
+    ['lease', 'not a number', { ...fine, lease: Number.NaN }],
+    ['lease', 'too long', { ...fine, lease: 86_400_001 }],
+    ['poll', 'none', { ...fine, poll: 0 }],
+    ['poll', 'too long', { ...fine, poll: NEVER_MS + 1 }],
     ['lanes', 'an empty name', { ...fine, lanes: [''] }],
     ['lanes', 'not a list', { ...fine, lanes: 'default' as never }],
     ['capabilities', 'a malformed token', { ...fine, capabilities: ['with space'] }],
@@ -238,7 +238,7 @@ describe('invalid options are refused at once', () => {
         }),
       );
     } finally {
-      await started?.stop({ deadlineMs: 0 });
+      await started?.stop({ deadline: 0 });
     }
   });
 });
@@ -257,7 +257,7 @@ test('a worker renews many leases in statements of a thousand', async () => {
   const held = latch();
   const worker = crew.work(counted, {
     concurrency: 1_500,
-    leaseMs: 6_000,
+    lease: 6_000,
     handlers: { [kind]: () => held.opened },
   });
   await engine.executions.submit(Array.from({ length: 1_500 }, () => ({ kind })));
@@ -278,7 +278,7 @@ test('a worker reports why a claim failed, and continues', async () => {
       claim: (request: ClaimRequest) =>
         broken ? Promise.reject(new Error('planted')) : workerPort(engine).claim(request),
     },
-    { pollMs: 20, onError: (error) => heard.push(error), handlers: { [kind]: () => 1 } },
+    { poll: 20, onError: (error) => heard.push(error), handlers: { [kind]: () => 1 } },
   );
   await expect.poll(() => heard.length, SOON).toBeGreaterThan(0);
   broken = false;

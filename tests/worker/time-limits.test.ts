@@ -53,7 +53,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    const policy = { ...AGAIN, attemptTimeoutMs: SHORT_MS };
+    const policy = { ...AGAIN, attemptTimeout: SHORT_MS };
     const { executionId } = await engine.executions.submit({ kind, policy });
     const ctx = await hanging.opened;
     // Only the worker itself checks the clock here.
@@ -89,10 +89,10 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    const retry = { maxRetries: 1, backoff: { type: 'fixed', delayMs: 1 } } as const;
+    const retry = { maxRetries: 1, backoff: { type: 'fixed', delay: 1 } } as const;
     const { executionId } = await engine.executions.submit({
       kind,
-      policy: { retry, attemptTimeoutMs: SHORT_MS },
+      policy: { retry, attemptTimeout: SHORT_MS },
     });
     expect(await engine.executions.wait(executionId)).toEqual({
       outcome: 'expired',
@@ -117,7 +117,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    await engine.executions.submit({ kind, policy: { attemptTimeoutMs: SHORT_MS } });
+    await engine.executions.submit({ kind, policy: { attemptTimeout: SHORT_MS } });
     const ctx = await hanging.opened;
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
   });
@@ -131,7 +131,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     });
     const { executionId } = await engine.executions.submit({
       kind,
-      policy: { ...AGAIN, attemptTimeoutMs: SHORT_MS },
+      policy: { ...AGAIN, attemptTimeout: SHORT_MS },
     });
     expect(await engine.executions.wait(executionId)).toEqual({ outcome: 'success', result: 1 });
   });
@@ -141,7 +141,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     const kind = newKind();
     const hanging = latch<TaskContext>();
     crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: {
         [kind]: (ctx) => {
           hanging.open(ctx);
@@ -149,7 +149,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    const { executionId } = await engine.executions.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
+    const { executionId } = await engine.executions.submit({ kind, policy: { attemptTimeout: MINUTE_MS } });
     const ctx = await hanging.opened;
     const elsewhere = await crew.connect({ listen: 'off' });
     await crew.database.moveClock(MINUTE_MS);
@@ -163,8 +163,8 @@ describe('a handler that hangs past the limit of its attempt', () => {
     const kind = newKind();
     const [hanging, finish] = [latch<TaskContext>(), latch()];
     const worker = crew.work(deaf(engine), {
-      leaseMs: LEASE_MS,
-      pollMs: 20,
+      lease: LEASE_MS,
+      poll: 20,
       handlers: {
         [kind]: async (ctx) => {
           hanging.open(ctx);
@@ -173,7 +173,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
         },
       },
     });
-    const { executionId } = await engine.executions.submit({ kind, policy: { attemptTimeoutMs: MINUTE_MS } });
+    const { executionId } = await engine.executions.submit({ kind, policy: { attemptTimeout: MINUTE_MS } });
     const ctx = await hanging.opened;
     await crew.database.moveClock(MINUTE_MS);
     await expect.poll(() => resultOf(engine, executionId), SOON).toBe('expired');
@@ -189,7 +189,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
     const [begun, go, told] = [latch<TaskContext>(), latch(), latch<string>()];
     let ran = 0;
     crew.work(engine, {
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       handlers: [
         handle(slow, async (_, ctx) => {
           begun.open(ctx);
@@ -201,7 +201,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
         }),
       ],
     });
-    const run = await engine.submit(slow, null, { policy: { attemptTimeoutMs: MINUTE_MS } });
+    const run = await engine.submit(slow, null, { policy: { attemptTimeout: MINUTE_MS } });
     const ctx = await begun.opened;
     await crew.database.moveClock(MINUTE_MS);
     await workerPort(engine).fireTimers();
@@ -215,7 +215,7 @@ describe('a handler that hangs past the limit of its attempt', () => {
 });
 
 describe('the deadline of an execution', () => {
-  const policy: ExecutionPolicy = { deadlineMs: MINUTE_MS, ...AGAIN };
+  const policy: ExecutionPolicy = { deadline: MINUTE_MS, ...AGAIN };
   const OVER = { outcome: 'expired', message: 'execution_deadline', category: 'timeout', by: 'engine' };
 
   test('ends a task that sleeps: it wakes neither for the deadline nor at the end of its sleep', async () => {
@@ -254,7 +254,7 @@ describe('the deadline of an execution', () => {
         },
       },
     });
-    const { executionId } = await engine.executions.submit({ kind, policy, delayMs: 2 * MINUTE_MS });
+    const { executionId } = await engine.executions.submit({ kind, policy, delay: 2 * MINUTE_MS });
     await crew.database.moveClock(MINUTE_MS);
     await crew.connect({ reconcile: 'on' });
     await expect.poll(() => engine.executions.result(executionId), SOON).toEqual(OVER);
@@ -277,7 +277,7 @@ describe('the deadline of an execution', () => {
       },
     });
     // The queue is polled before the execution exists, so that its deadline is news to the worker.
-    const { executionId } = await engine.executions.submit({ kind, policy: { deadlineMs: 400 } });
+    const { executionId } = await engine.executions.submit({ kind, policy: { deadline: 400 } });
     const ctx = await hanging.opened;
     await expect.poll(() => codeOf(ctx), SOON).toBe('deadline');
     expect(await engine.executions.result(executionId)).toEqual(OVER);
@@ -324,7 +324,7 @@ test('limits that were kept leave no timer, however the work finished', async ()
       }),
     ],
   });
-  const policy = { ...AGAIN, attemptTimeoutMs: LEASE_MS, deadlineMs: LEASE_MS };
+  const policy = { ...AGAIN, attemptTimeout: LEASE_MS, deadline: LEASE_MS };
   const runs = await engine.submitMany(
     mixed,
     Array.from({ length: 30 }, (_, input) => ({ input, policy })),

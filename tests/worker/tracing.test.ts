@@ -252,7 +252,9 @@ test('what a worker calls on its own belongs to no span that was active when it 
   const engine = await crew.connect();
   // Workers of earlier tests have finished by now.
   exporter.reset();
-  const worker = await inSpan(async () => startWorker(engine, { handlers: [handle(greet, () => 'hello')] }));
+  const worker = await inSpan(async () =>
+    startWorker(engine, { log: 'silent', handlers: [handle(greet, () => 'hello')] }),
+  );
   await (await engine.submit(greet, 'a')).result();
   await worker.stop();
   const [complete] = await spansNamed('flowfabric worker.complete');

@@ -72,7 +72,7 @@ test('work that one process has no room for is noticed by another', async () => 
   await warmUp(here, kind);
   await expect.poll(() => looked, SOON).toBeGreaterThan(1);
   const first = await here.executions.submit({ kind, payload: 'held' });
-  const state = async (id: ExecutionId) => (await here.executions.describe(id))!.publicState;
+  const state = async (id: ExecutionId) => (await here.executions.describe(id))!.state;
   await expect.poll(() => state(first.executionId), SOON).toBe('active');
   crew.work(there, { handlers, concurrency: 1 });
   await warmUp(there, kind);
@@ -92,8 +92,8 @@ describe('what is due later', () => {
     crew.work(here, { handlers: { [kind]: () => undefined } });
     await warmUp(there, kind);
     for (const submitter of [here, there]) {
-      const { executionId } = await submitter.executions.submit({ kind, delayMs: 150 });
-      expect(await submitter.executions.describe(executionId)).toMatchObject({ publicState: 'delayed' });
+      const { executionId } = await submitter.executions.submit({ kind, delay: 150 });
+      expect(await submitter.executions.describe(executionId)).toMatchObject({ state: 'delayed' });
       await expect.poll(() => resultOf(here, executionId), SOON).toBe('success');
     }
   });
@@ -101,7 +101,7 @@ describe('what is due later', () => {
   test('delayed work that was submitted before the worker started runs when it is due', async () => {
     const engine = await crew.connect();
     const kind = newKind();
-    const { executionId } = await engine.executions.submit({ kind, delayMs: 200 });
+    const { executionId } = await engine.executions.submit({ kind, delay: 200 });
     crew.work(engine, { handlers: { [kind]: () => undefined } });
     await expect.poll(() => resultOf(engine, executionId), SOON).toBe('success');
   });
@@ -138,7 +138,7 @@ describe('what is due later', () => {
         return workerPort(engine).claim(request);
       },
     };
-    const { executionId } = await engine.executions.submit({ kind, delayMs: NEVER_MS });
+    const { executionId } = await engine.executions.submit({ kind, delay: NEVER_MS });
     await crew.database.query(`
       CREATE FUNCTION refuse_one() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN RAISE EXCEPTION 'planted' USING ERRCODE = 'ZZ001'; END $$;
@@ -199,7 +199,7 @@ describe('without a channel', () => {
   test('a process that does not listen finds work by polling', async () => {
     const [here, there] = [await crew.connect({ listen: 'off' }), await crew.connect({ listen: 'off' })];
     const kind = newKind();
-    crew.work(here, { pollMs: 20, handlers: { [kind]: () => undefined } });
+    crew.work(here, { poll: 20, handlers: { [kind]: () => undefined } });
     await warmUp(there, kind);
     await warmUp(there, kind);
   });

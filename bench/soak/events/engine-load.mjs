@@ -17,7 +17,7 @@ export async function runEngine(url, ledger, stop) {
   const connection = await connect({ databaseUrl: url, poolSize: 4 });
   const worker = startWorker(connection, {
     concurrency: CONCURRENCY,
-    leaseMs: LEASE_MS,
+    lease: LEASE_MS,
     handlers: [handle(work, (n) => n * 2)],
   });
   while (!stop.aborted) {

@@ -56,7 +56,7 @@ BEGIN
 END $$;
 
 -- Callers cache routes and which lanes are paused; a lane paused since must not be claimed from. Returns the remaining
--- entries, unchanged when no lane is paused.
+-- entries.
 CREATE OR REPLACE FUNCTION ff_unpaused(INOUT p_routes integer[], INOUT p_ranks integer[], INOUT p_afters bigint[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -66,7 +66,6 @@ BEGIN
   v_paused := ARRAY(
     SELECT r.route_id FROM ff_lane l
     CROSS JOIN LATERAL (SELECT route_id FROM ff_route WHERE lane = l.lane OFFSET 0) r WHERE l.paused);
-  IF cardinality(v_paused) = 0 THEN RETURN; END IF;
   SELECT coalesce(array_agg(route ORDER BY ord), '{}'), array_agg(rank ORDER BY ord), array_agg(after ORDER BY ord)
   INTO p_routes, p_ranks, p_afters
   FROM unnest(p_routes, p_ranks, p_afters) WITH ORDINALITY q(route, rank, after, ord) WHERE route <> ALL (v_paused);
@@ -108,6 +107,7 @@ DECLARE
   t ff_transition%ROWTYPE;
   v_claim bigint := nextval('ff_grant_claim_no_seq');
   v_written bigint;
+  v_done boolean;
   v_reclaimed boolean[];
   v_details jsonb[];
 BEGIN
@@ -132,10 +132,10 @@ BEGIN
     attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now)
   WHERE execution_id = ANY (c.ids);
   GET DIAGNOSTICS v_written = ROW_COUNT;
-  PERFORM ff_require_equal('claim executions', cardinality(c.ids), v_written);
+  v_done := ff_require_equal('claim executions', cardinality(c.ids), v_written);
   DELETE FROM ff_ready WHERE ctid = ANY (p_unqueued);
   GET DIAGNOSTICS v_written = ROW_COUNT;
-  PERFORM ff_require_equal('claim queue', cardinality(p_unqueued), v_written);
+  v_done := ff_require_equal('claim queue', cardinality(p_unqueued), v_written);
   INSERT INTO ff_grant (claim_no, claim_id, acquired_at_ms, look_at_ms, lease_ms, worker_id, worker_instance_id, execution_ids)
   VALUES (v_claim, p_claim_id, p_now, p_now + p_lease_ms, p_lease_ms, p_worker_id, p_worker_instance_id, c.ids);
   IF c.limits IS NOT NULL THEN
@@ -144,7 +144,7 @@ BEGIN
     FROM unnest(c.limits, c.ids, c.parts, c.attempts, c.epochs) u(lasts, id, part, attempt, epoch) WHERE lasts IS NOT NULL;
   END IF;
   c.epochs := ARRAY(SELECT epoch + t.epoch_step FROM unnest(c.epochs) epoch);
-  PERFORM ff_log_events('lease', p_now, cardinality(c.ids),
+  v_written := ff_log_events('lease', p_now, cardinality(c.ids),
     CASE WHEN true = ANY (v_reclaimed) THEN
       ARRAY(SELECT CASE WHEN again THEN 'reclaimed' ELSE t.lease_event END FROM unnest(v_reclaimed) again)
       ELSE ARRAY[t.lease_event] END,
@@ -158,6 +158,67 @@ BEGIN
     'namespace', c.namespaces, 'attemptIndex', c.attempts, 'leaseEpoch', c.epochs, 'retryCount', c.retries,
     'createdAtMs', c.createds, 'generation', c.generations, 'attemptState', c.states, 'reclaimed', v_reclaimed,
     'attemptLimitMs', c.limits, 'flowUuid', c.flows, 'tags', c.tags, 'payload', c.payloads);
+END $$;
+
+-- Grants the first execution of one queue: what a pass below does, with single values, which takes two thirds of the time.
+-- Returns its page, or NULL without having granted anything if the first queue row is not that of an execution that
+-- simply begins or continues: held, stale, late, or a retry, which may have to name a previous owner.
+CREATE OR REPLACE FUNCTION ff_claim_one(
+  p_route integer, p_rank integer, p_after bigint, p_worker_id text, p_worker_instance_id text, p_claim_id uuid,
+  p_lease_ms bigint, p_now bigint
+) RETURNS json LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  t ff_transition%ROWTYPE;
+  e record;
+  v_claim bigint;
+  v_epoch bigint;
+  v_logged bigint;
+  v_done boolean;
+BEGIN
+  SELECT r.tid, r.seq, x.* INTO e
+  FROM (
+    SELECT ctid AS tid, execution_id, partition_key, -priority AS rank, seq, attempt_index, lease_epoch FROM ff_ready
+    WHERE route_id = p_route AND (-priority, seq) > (coalesce(p_rank, -2147483648), p_after)
+      AND -priority <= coalesce(p_rank, 2147483647)
+    ORDER BY -priority, seq LIMIT 1 FOR UPDATE SKIP LOCKED) r
+  CROSS JOIN LATERAL (
+    SELECT execution_id, partition_key, priority, namespace, attempt_index, lease_epoch, retry_count, created_at_ms,
+           generation, attempt_state, attempt_limit_ms, flow_id, tags, payload
+    FROM ff_execution WHERE execution_id = r.execution_id AND partition_key = r.partition_key
+      AND eligibility_state = 'eligible_now' AND attempt_index = r.attempt_index AND lease_epoch = r.lease_epoch
+      AND -priority = r.rank AND attempt_state <> 'pending_retry_attempt' AND coalesce(deadline_at_ms > p_now, true)
+    FOR UPDATE SKIP LOCKED) x;
+  IF NOT FOUND THEN RETURN NULL; END IF;
+  SELECT * INTO STRICT t FROM ff_transition WHERE transition = 'claim';
+  v_claim := nextval('ff_grant_claim_no_seq');
+  v_epoch := e.lease_epoch + t.epoch_step;
+  UPDATE ff_execution SET
+    lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state, eligibility_state = t.eligibility_state,
+    blocking_reason = t.blocking_reason, terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
+    lease_epoch = v_epoch, claim_no = v_claim, lease_expires_at_ms = p_now + p_lease_ms, changed_at_ms = p_now,
+    eligible_at_ms = NULL, started_at_ms = coalesce(started_at_ms, p_now),
+    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now)
+  WHERE execution_id = e.execution_id;
+  IF NOT FOUND THEN v_done := ff_require_equal('claim execution', 1, 0); END IF;
+  DELETE FROM ff_ready WHERE ctid = e.tid;
+  IF NOT FOUND THEN v_done := ff_require_equal('claim queue', 1, 0); END IF;
+  INSERT INTO ff_grant (claim_no, claim_id, acquired_at_ms, look_at_ms, lease_ms, worker_id, worker_instance_id, execution_ids)
+  VALUES (v_claim, p_claim_id, p_now, p_now + p_lease_ms, p_lease_ms, p_worker_id, p_worker_instance_id,
+          ARRAY[e.execution_id]);
+  IF e.attempt_limit_ms IS NOT NULL THEN
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    VALUES ('attempt_limit', p_now + e.attempt_limit_ms, e.execution_id, e.partition_key, e.attempt_index, v_epoch);
+  END IF;
+  v_logged := ff_log_events('lease', p_now, 1, ARRAY[t.lease_event], ARRAY[e.execution_id], ARRAY[e.partition_key],
+    ARRAY[e.attempt_index], ARRAY[v_epoch], ARRAY[p_worker_instance_id], ARRAY[e.namespace], ARRAY[e.tags], NULL::jsonb[],
+    ARRAY[p_route], ARRAY[e.flow_id]);
+  RETURN json_build_object('uuid', ARRAY[e.execution_id], 'partition', ARRAY[e.partition_key], 'routeId', ARRAY[p_route],
+    'priority', ARRAY[e.priority], 'seq', ARRAY[e.seq], 'namespace', ARRAY[e.namespace],
+    'attemptIndex', ARRAY[e.attempt_index], 'leaseEpoch', ARRAY[v_epoch], 'retryCount', ARRAY[e.retry_count],
+    'createdAtMs', ARRAY[e.created_at_ms], 'generation', ARRAY[e.generation], 'attemptState', ARRAY[e.attempt_state],
+    'reclaimed', NULL, 'attemptLimitMs', ARRAY[e.attempt_limit_ms], 'flowUuid', ARRAY[e.flow_id], 'tags', ARRAY[e.tags],
+    'payload', ARRAY[CASE WHEN e.flow_id IS NULL THEN e.payload ELSE ff_input(e.execution_id, e.payload) END]);
 END $$;
 
 -- p_routes, p_ranks, p_afters: where to look. A rank (negated priority) with a sequence number seeks past what was
@@ -190,17 +251,29 @@ DECLARE
   v_quotas integer[];
   v_tried bigint[] := '{}';
   v_greedy boolean := false;
+  v_paused boolean;
   v_short boolean;
   v_tids tid[]; v_unqueued tid[]; v_twice tid[];
   v_seqs bigint[];
+  v_done boolean;
+  v_page json;
   c ff_claimable;
 BEGIN
-  PERFORM ff_require_read_committed();
-  next_due_in_ms := (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1);
-  route_high := (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1);
+  v_done := ff_require_read_committed();
   passed_by := 0;
   pages := '{}';
-  SELECT * INTO p_routes, p_ranks, p_afters FROM ff_unpaused(p_routes, p_ranks, p_afters);
+  SELECT (SELECT greatest(due_at_ms - v_now, 0) FROM ff_timer ORDER BY due_at_ms LIMIT 1),
+         (SELECT route_id FROM ff_route ORDER BY route_id DESC LIMIT 1), EXISTS (SELECT 1 FROM ff_lane WHERE paused)
+  INTO next_due_in_ms, route_high, v_paused;
+  IF v_paused THEN SELECT * INTO p_routes, p_ranks, p_afters FROM ff_unpaused(p_routes, p_ranks, p_afters); END IF;
+  IF p_limit = 1 AND cardinality(p_routes) = 1 THEN
+    v_page := ff_claim_one(p_routes[1], p_ranks[1], p_afters[1], p_worker_id, p_worker_instance_id, p_claim_id, p_lease_ms,
+      v_now);
+    IF v_page IS NOT NULL THEN
+      pages := ARRAY[v_page];
+      RETURN;
+    END IF;
+  END IF;
   -- Stale pointers and locked executions make a pass come back short. A few more passes look behind them, and as long
   -- as some are removed another pass is worth it.
   WHILE cardinality(p_routes) > 0 AND v_pass < c_passes AND v_swept < c_swept LOOP
@@ -281,13 +354,21 @@ CREATE OR REPLACE FUNCTION ff_complete_and_claim(
 SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
   v_free bigint;
+  v_done boolean := ff_require_read_committed();
+  d record;
+  c record;
 BEGIN
-  PERFORM ff_require_read_committed();
   SELECT count(*) INTO v_free FROM (
     SELECT 1 FROM ff_execution WHERE execution_id = ANY (p_ids) AND flow_id IS NULL FOR UPDATE SKIP LOCKED) x;
   IF v_free = cardinality(p_ids) THEN
-    SELECT * INTO told, others, effects FROM ff_complete(p_ids, p_partitions, p_attempts, p_epochs, p_results);
+    d := ff_complete(p_ids, p_partitions, p_attempts, p_epochs, p_results);
+    told := d.told;
+    others := d.others;
+    effects := d.effects;
   END IF;
-  SELECT * INTO pages, next_due_in_ms, route_high, passed_by
-  FROM ff_claim(p_routes, p_ranks, p_afters, p_limit, p_worker_id, p_worker_instance_id, p_claim_id, p_lease_ms);
+  c := ff_claim(p_routes, p_ranks, p_afters, p_limit, p_worker_id, p_worker_instance_id, p_claim_id, p_lease_ms);
+  pages := c.pages;
+  next_due_in_ms := c.next_due_in_ms;
+  route_high := c.route_high;
+  passed_by := c.passed_by;
 END $$;

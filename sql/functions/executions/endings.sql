@@ -28,10 +28,16 @@ DECLARE
   v_rows ff_locked[];
   v_locked uuid[];
   v_after uuid[];
+  v_done boolean := ff_require_read_committed();
   -- Members after those that end here, locked with them; the rest is left to jobs.
   c_after CONSTANT integer := 256;
 BEGIN
-  PERFORM ff_require_read_committed();
+  IF cardinality(p_ids) = 1 THEN
+    -- Outside of a flow nothing has to be locked with it.
+    v_rows := ff_lock_leased_one(p_ids[1], p_partitions[1], p_attempts[1], p_epochs[1], p_solo => true);
+    told := ff_settle('complete', v_rows, NULL, p_results, NULL, NULL, NULL);
+    IF cardinality(v_rows) = 1 THEN RETURN; END IF;
+  END IF;
   v_after := ff_downstreams(p_ids, c_after);
   v_rows := ff_lock_leased(p_ids, p_partitions, p_attempts, p_epochs, v_after);
   v_locked := ARRAY(SELECT r.execution_id FROM unnest(v_rows) r);
@@ -74,7 +80,7 @@ RETURN coalesce(p_retries < (p_retry_policy ->> 'max_retries')::integer
 
 CREATE OR REPLACE FUNCTION ff_fail(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_messages text[],
-  p_categories text[], p_retry_afters bigint[], p_terminals boolean[],
+  p_categories text[], p_retry_afters bigint[], p_terminals boolean[], p_details jsonb[] DEFAULT NULL,
   OUT answers json, OUT others json, OUT effects json
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
@@ -108,16 +114,18 @@ BEGIN
   v_now := ff_now_ms();
   PERFORM ff_settle('retry', v_retry, ARRAY(SELECT v_now + d FROM unnest(v_delays) d), NULL,
     ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_retry) r),
-    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_retry) r), NULL);
+    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_retry) r), NULL,
+    p_failures => ARRAY(SELECT p_details[r.ordinal] FROM unnest(v_retry) r));
   v_told := ff_settle('fail', v_end, NULL, NULL,
     ARRAY(SELECT p_messages[r.ordinal] FROM unnest(v_end) r),
-    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_end) r), NULL, p_flow => 'now');
+    ARRAY(SELECT p_categories[r.ordinal] FROM unnest(v_end) r), NULL, p_flow => 'now',
+    p_failures => ARRAY(SELECT p_details[r.ordinal] FROM unnest(v_end) r));
   effects := ff_advance_ended(v_end, v_after);
   SELECT json_agg(x) INTO answers FROM (
     SELECT r.execution_id AS uuid, 'retry_scheduled' AS outcome, false AS repeated, delay_ms AS "dueInMs"
     FROM unnest(v_retry, v_delays) r(ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index,
       lease_epoch, retry_count, attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms,
-      flow_id, resumed, delay_ms)
+      flow_id, resumed, parent_id, traits, delay_ms)
     UNION ALL
     SELECT r.execution_id, 'failed', false, CASE WHEN v_told THEN 0 END FROM unnest(v_end) r) x;
   IF cardinality(v_rows) < cardinality(p_ids) THEN

@@ -95,13 +95,14 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
              claim_no, lease_expires_at_ms, attempt_started_at_ms, coalesce(lease_tags, tags) AS tags, policy, policy_id,
-             retain_ms, flow_id, attempt_paused
+             retain_ms, flow_id, attempt_paused, parent_id, traits
       FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part AND lease_epoch = u.ep
         AND claim_no IS NOT NULL FOR UPDATE SKIP LOCKED) e),
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
                h.lease_epoch, h.retry_count, 'running_attempt', h.claim_no, g.worker_id, g.worker_instance_id,
-               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id, h.attempt_paused)::ff_locked AS row,
+               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id, h.attempt_paused,
+               h.parent_id, h.traits)::ff_locked AS row,
            -- A lost lease is the worker's fault, not the work's: error categories do not apply, the retry limit does.
            coalesce(h.retry_count < (ff_policy_of(h.policy, h.policy_id) -> 'retry_policy' ->> 'max_retries')::integer,
                     false) AS again

@@ -1,103 +1,10 @@
--- The shared core of every operation that moves an existing execution: lock, settle.
+-- The shared core of every operation that moves an existing execution. Its caller has locked the rows (lock.sql) and
+-- decided; this writes.
 --
--- Which lock of the row each operation takes. State and lease are one row, so one lock decides:
---   complete, fail, release, pause, suspend   FOR UPDATE, in id order, together with the members after a flow's
---   cancel, revoke, replay, priority, signal  FOR UPDATE, in id order, and then read in a later statement
---   claim, lapse, fire                        FOR UPDATE SKIP LOCKED: they never wait
---   renew                                     FOR NO KEY UPDATE SKIP LOCKED: never waits, and not for a step
---   step, spawn, progress, append             FOR KEY SHARE: an end waits for it, a renewal does not
---
--- Only ff_submit, ff_claim and ff_settle write the state columns or the events of a state change. ff_renew and
+-- Only ff_submit, ff_claim (each with its form for one) and ff_settle write the state columns or the events of a state change. ff_renew and
 -- ff_set_tags write events that change no state.
--- These functions carry no settings of their own: their callers do.
-
--- Operations decide on rows they have just locked and read again, which needs a fresh snapshot per statement.
-CREATE OR REPLACE FUNCTION ff_require_read_committed() RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  IF current_setting('transaction_isolation') <> 'read committed' THEN
-    RAISE EXCEPTION 'this operation needs READ COMMITTED, the transaction runs at %',
-      current_setting('transaction_isolation') USING ERRCODE = 'FF001';
-  END IF;
-END $$;
-
--- Writes inside a transaction of the caller's code must stay in that transaction. If the code has ended it in the
--- meantime, the rest is already committed or lost.
-CREATE OR REPLACE FUNCTION ff_require_transaction(p_transaction text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-  IF p_transaction <> pg_current_xact_id()::text THEN
-    RAISE EXCEPTION 'the transaction was ended inside' USING ERRCODE = 'FF007';
-  END IF;
-END $$;
-
--- A write that missed a locked row must not commit: it would leave a lost or orphaned lease unnoticed.
-CREATE OR REPLACE FUNCTION ff_require_equal(p_what text, p_expected bigint, p_found bigint) RETURNS boolean
-LANGUAGE plpgsql AS $$
-BEGIN
-  IF p_expected <> p_found THEN
-    RAISE EXCEPTION '%: % rows were locked and % written', p_what, p_expected, p_found USING ERRCODE = 'FF002';
-  END IF;
-  RETURN true;
-END $$;
-
--- Locks the executions of a lease holder in id order. Returns only rows whose lease is the caller's and alive; expiry is
--- decided on the locked row, by a clock read after the wait. p_also: executions of the same partitions to lock in the
--- same pass.
-CREATE OR REPLACE FUNCTION ff_lock_leased(
-  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'
-) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-  v_rows ff_locked[];
-BEGIN
-  WITH owned AS MATERIALIZED (
-    SELECT u.ord, u.att, u.ep, e.*, ff_now_ms() AS now_ms
-    FROM (SELECT * FROM unnest(p_ids || p_also, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
-          ORDER BY id OFFSET 0) u
-    CROSS JOIN LATERAL (
-      SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             claim_no, lease_expires_at_ms, attempt_started_at_ms, coalesce(lease_tags, tags) AS tags, retain_ms, flow_id,
-             attempt_paused
-      FROM ff_execution WHERE execution_id = u.id AND partition_key = coalesce(u.part, partition_key) FOR UPDATE) e)
-  SELECT array_agg(ROW(ord, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
-                       retry_count, 'running_attempt', claim_no, g.worker_id, g.worker_instance_id, attempt_started_at_ms,
-                       tags, retain_ms, flow_id, attempt_paused)::ff_locked)
-  INTO v_rows FROM owned o
-  CROSS JOIN LATERAL (
-    SELECT worker_id, worker_instance_id FROM ff_grant WHERE claim_no = o.claim_no OFFSET 0) g
-  WHERE attempt_index = att AND lease_epoch = ep AND lease_expires_at_ms > now_ms;
-  RETURN coalesce(v_rows, '{}');
-END $$;
-
--- Locks executions for an operation that carries no epoch, all of them in id order. Returns those that have not ended, or
--- with p_ended those that have. Two statements, because one cannot see a claim that was granted while it waited; and the
--- second reads only what the first has locked, because it may see an execution that was committed in between and that
--- nobody has locked. p_also: executions to lock in the same pass.
-CREATE OR REPLACE FUNCTION ff_lock_open(
-  p_ids uuid[], p_partitions smallint[], p_ended boolean DEFAULT false, p_also uuid[] DEFAULT '{}'
-) RETURNS ff_locked[] LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-  v_locked uuid[];
-  v_rows ff_locked[];
-BEGIN
-  SELECT array_agg(e.execution_id) INTO v_locked
-  FROM (SELECT * FROM unnest(p_ids || p_also, p_partitions) u(id, part) ORDER BY id OFFSET 0) u
-  CROSS JOIN LATERAL (
-    SELECT execution_id FROM ff_execution
-    WHERE execution_id = u.id AND partition_key = coalesce(u.part, partition_key) FOR UPDATE) e;
-  SELECT array_agg(ROW(u.ord, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index,
-                       e.lease_epoch, e.retry_count, e.attempt_state, e.claim_no, g.worker_id, g.worker_instance_id,
-                       e.attempt_started_at_ms, e.tags, e.retain_ms, e.flow_id, e.attempt_paused)::ff_locked)
-  INTO v_rows
-  FROM (SELECT * FROM unnest(p_ids, p_partitions) WITH ORDINALITY u(id, part, ord)
-        WHERE id = ANY (v_locked) ORDER BY id OFFSET 0) u
-  CROSS JOIN LATERAL (
-    SELECT * FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part OFFSET 0) e
-  LEFT JOIN LATERAL (
-    SELECT worker_id, worker_instance_id FROM ff_grant WHERE claim_no = e.claim_no OFFSET 0) g ON true
-  WHERE (e.lifecycle_phase = 'terminal') = p_ended;
-  RETURN coalesce(v_rows, '{}');
-END $$;
+-- These functions carry no settings of their own: their callers do. Most return a value that nobody needs, so that they
+-- can be called by an assignment: that evaluates the call, where PERFORM starts an executor for it.
 
 -- Ends the suspensions of locked executions that have one. A timer that is being fired is not waited for; it will be
 -- discarded.
@@ -134,7 +41,7 @@ RETURN (ARRAY['release', 'pause', 'suspend'])[
 -- calls it. Apart from the rest, because an insert that may find its row costs more than one that cannot.
 CREATE OR REPLACE FUNCTION ff_settle_paused(
   t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_given_up integer, p_now bigint
+  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[]
 ) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -143,17 +50,17 @@ BEGIN
   INSERT INTO ff_attempt_history AS h (
     execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
     ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
-    namespace, retain_ms, result, ended_by)
+    namespace, retain_ms, result, ended_by, failure_detail)
   SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
          coalesce(attempt_started_at_ms, p_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN p_now END,
          t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
          due_at_ms, CASE WHEN p_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + p_given_up] END, v_terminal,
          CASE WHEN v_terminal IS NOT NULL THEN namespace END, CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result,
-         CASE WHEN v_terminal IS NOT NULL THEN p_actor END
-  FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories) r(
+         CASE WHEN v_terminal IS NOT NULL THEN p_actor END, failure
+  FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_failures) r(
     ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-    attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
-    due_at_ms, result, message, category)
+    attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
+    traits, due_at_ms, result, message, category, failure)
   WHERE attempt_state = 'attempt_interrupted' OR resumed
   ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
     lease_epoch = EXCLUDED.lease_epoch,
@@ -163,7 +70,7 @@ BEGIN
     failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
     retry_at_ms = EXCLUDED.retry_at_ms, given_up = ff_also_given_up(h.given_up, EXCLUDED.given_up[1]),
     terminal_outcome = EXCLUDED.terminal_outcome, namespace = EXCLUDED.namespace, retain_ms = EXCLUDED.retain_ms,
-    result = EXCLUDED.result, ended_by = EXCLUDED.ended_by;
+    result = EXCLUDED.result, ended_by = EXCLUDED.ended_by, failure_detail = EXCLUDED.failure_detail;
 END $$;
 
 -- Writes an event about each of some locked rows. An operator's are about the state the operation leaves behind, and not
@@ -171,44 +78,61 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_tell_locked(
   p_family ff_event_family, p_type text, p_now bigint, p_rows ff_locked[], p_details jsonb[], p_attempt_step integer DEFAULT 0,
   p_epoch_step integer DEFAULT 0
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+  r ff_locked;
+  v_logged bigint;
 BEGIN
-  PERFORM ff_log_events(p_family, p_now, count(*), ARRAY[p_type], array_agg(r.execution_id), array_agg(r.partition_key),
+  IF cardinality(p_rows) = 1 THEN
+    r := p_rows[1];
+    RETURN ff_log_events(p_family, p_now, 1, ARRAY[p_type], ARRAY[r.execution_id], ARRAY[r.partition_key],
+      ARRAY[r.attempt_index + p_attempt_step], ARRAY[r.lease_epoch + p_epoch_step],
+      CASE WHEN p_family <> 'operator' THEN ARRAY[r.worker_instance_id] END, ARRAY[r.namespace], ARRAY[r.tags], p_details,
+      ARRAY[r.route_id], ARRAY[r.flow_id]);
+  END IF;
+  SELECT ff_log_events(p_family, p_now, count(*), ARRAY[p_type], array_agg(r.execution_id), array_agg(r.partition_key),
     array_agg(r.attempt_index + p_attempt_step), array_agg(r.lease_epoch + p_epoch_step),
     CASE WHEN p_family <> 'operator' THEN array_agg(r.worker_instance_id) END, array_agg(r.namespace), array_agg(r.tags),
     p_details, array_agg(r.route_id), array_agg(r.flow_id))
-  FROM unnest(p_rows) r;
+  INTO v_logged FROM unnest(p_rows) r;
+  RETURN v_logged;
 END $$;
 
 -- Writes the events a transition owes.
 CREATE OR REPLACE FUNCTION ff_settle_events(
   t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+  v_logged bigint;
+  v_leased ff_locked[];
+  v_owners jsonb[];
 BEGIN
   IF t.lease_event IS NOT NULL AND p_leased THEN
-    PERFORM ff_tell_locked('lease', t.lease_event, p_now, array_agg(r), array_agg(jsonb_strip_nulls(jsonb_build_object(
+    SELECT array_agg(r), array_agg(jsonb_strip_nulls(jsonb_build_object(
       'transition', t.transition, 'revoked_by', CASE WHEN t.lease_event = 'revoked' THEN p_actor END,
-      'previous_owner', r.worker_instance_id))))
-    FROM unnest(p_rows) r WHERE r.claim_no IS NOT NULL;
+      'previous_owner', r.worker_instance_id)))
+    INTO v_leased, v_owners FROM unnest(p_rows) r WHERE r.claim_no IS NOT NULL;
+    v_logged := ff_tell_locked('lease', t.lease_event, p_now, v_leased, v_owners);
   END IF;
   IF t.terminal_outcome <> 'none' THEN
-    PERFORM ff_tell_locked('completion', t.terminal_outcome::text, p_now, p_rows, NULL);
+    v_logged := ff_tell_locked('completion', t.terminal_outcome::text, p_now, p_rows, NULL);
   END IF;
   IF t.operator_event IS NOT NULL THEN
-    PERFORM ff_tell_locked('operator', t.operator_event, p_now, p_rows, p_details, t.attempt_step, t.epoch_step);
+    v_logged := ff_tell_locked('operator', t.operator_event, p_now, p_rows, p_details, t.attempt_step, t.epoch_step);
   END IF;
   IF t.signal_event IS NOT NULL THEN
-    PERFORM ff_tell_locked('signal', t.signal_event, p_now, p_rows, p_details);
+    v_logged := ff_tell_locked('signal', t.signal_event, p_now, p_rows, p_details);
   END IF;
+  RETURN v_logged;
 END $$;
 
 -- Writes the rows of the attempts that a transition ends or gives up, but for those that were paused before.
 CREATE OR REPLACE FUNCTION ff_settle_attempts(
   t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_given_up integer, p_now bigint
-) RETURNS void LANGUAGE plpgsql AS $$
+  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[]
+) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_terminal ff_terminal_outcome := nullif(t.terminal_outcome, 'none');
@@ -217,26 +141,28 @@ BEGIN
   INSERT INTO ff_attempt_history (
     execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
     ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
-    namespace, retain_ms, result, ended_by)
+    namespace, retain_ms, result, ended_by, failure_detail)
   SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
          CASE WHEN attempt_state = 'running_attempt' THEN coalesce(attempt_started_at_ms, p_now) END,
          CASE WHEN p_given_up IS NULL THEN p_now END,
          CASE WHEN attempt_state = 'running_attempt' THEN t.attempt_outcome END, v_interrupted_by,
          message, category, due_at_ms, CASE WHEN p_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + p_given_up] END,
          v_terminal, CASE WHEN v_terminal IS NOT NULL THEN namespace END,
-         CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result, CASE WHEN v_terminal IS NOT NULL THEN p_actor END
-  FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories) r(
+         CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result, CASE WHEN v_terminal IS NOT NULL THEN p_actor END,
+         failure
+  FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_failures) r(
     ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-    attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
-    due_at_ms, result, message, category)
+    attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
+    traits, due_at_ms, result, message, category, failure)
   WHERE attempt_state <> 'attempt_interrupted' AND NOT coalesce(resumed, false)
     AND (attempt_state = 'running_attempt' OR v_terminal IS NOT NULL);
+  RETURN true;
 END $$;
 
 -- Makes moved executions claimable, now or when their time has come, and sets the deadlines of replayed ones.
 CREATE OR REPLACE FUNCTION ff_settle_queue(
   t ff_transition, p_rows ff_locked[], p_dues bigint[], p_deadlines bigint[], p_now bigint
-) RETURNS void LANGUAGE plpgsql AS $$
+) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
   IF t.eligibility_state = 'eligible_now' THEN
@@ -249,18 +175,19 @@ BEGIN
     SELECT 'eligible', due_at_ms, execution_id, partition_key, attempt_index + t.attempt_step, lease_epoch + t.epoch_step
     FROM unnest(p_rows, p_dues) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-      attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
-      due_at_ms);
+      attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
+      traits, due_at_ms);
   END IF;
   IF t.replay_step = 1 THEN
     INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
     SELECT 'deadline', deadline_at_ms, execution_id, partition_key, 0, 0
     FROM unnest(p_rows, p_deadlines) r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-      attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed,
-      deadline_at_ms)
+      attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
+      traits, deadline_at_ms)
     WHERE deadline_at_ms IS NOT NULL;
   END IF;
+  RETURN true;
 END $$;
 
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt and events, all or nothing.
@@ -280,16 +207,19 @@ END $$;
 -- Small statements, each only if there is something to write: one for everything would cost more than all of them.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_details jsonb[] DEFAULT NULL, p_deadlines bigint[] DEFAULT NULL, p_flow text DEFAULT 'later'
+  p_actor text, p_details jsonb[] DEFAULT NULL, p_deadlines bigint[] DEFAULT NULL, p_flow text DEFAULT 'later',
+  p_failures jsonb[] DEFAULT NULL
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   t ff_transition%ROWTYPE;
+  r ff_locked;
   v_now bigint := ff_now_ms();
   v_ids uuid[];
   -- By execution, for transitions that set a time of its own for each.
   v_times jsonb;
-  v_written bigint; v_parents uuid[]; v_parts smallint[]; v_limited boolean; v_paused boolean; v_leased boolean; v_members boolean;
+  v_written bigint; v_done boolean; v_logged bigint;
+  v_traits smallint; v_paused boolean; v_leased boolean; v_members boolean; v_parents boolean;
   v_ends boolean;
   v_given_up integer;
   -- Whether the attempt continues, under a later lease.
@@ -301,54 +231,62 @@ BEGIN
   v_given_up := CASE WHEN t.attempt_state = 'attempt_interrupted' THEN
     CASE WHEN t.lifecycle_phase = 'suspended' THEN 2 WHEN t.eligibility_state = 'eligible_now' THEN 0 ELSE 1 END END;
   v_continues := t.attempt_outcome IS NULL AND t.attempt_step = 0 AND NOT v_ends;
-  SELECT array_agg(r.execution_id), bool_or(r.attempt_state = 'attempt_interrupted' OR coalesce(r.resumed, false)),
-         bool_or(r.claim_no IS NOT NULL), bool_or(r.flow_id IS NOT NULL)
-  INTO v_ids, v_paused, v_leased, v_members FROM unnest(p_rows) r;
+  IF cardinality(p_rows) = 1 THEN
+    r := p_rows[1];
+    v_ids := ARRAY[r.execution_id];
+    v_paused := r.attempt_state = 'attempt_interrupted' OR coalesce(r.resumed, false);
+    v_leased := r.claim_no IS NOT NULL;
+    v_members := r.flow_id IS NOT NULL;
+    v_parents := r.parent_id IS NOT NULL;
+    v_traits := r.traits;
+  ELSE
+    SELECT array_agg(r.execution_id), bool_or(r.attempt_state = 'attempt_interrupted' OR coalesce(r.resumed, false)),
+           bool_or(r.claim_no IS NOT NULL), bool_or(r.flow_id IS NOT NULL), bool_or(r.parent_id IS NOT NULL), bit_or(r.traits)
+    INTO v_ids, v_paused, v_leased, v_members, v_parents, v_traits FROM unnest(p_rows) r;
+  END IF;
   IF t.eligibility_state = 'not_eligible_until_time' OR t.replay_step = 1 THEN
     SELECT jsonb_object_agg(id, coalesce(due, deadline)) INTO v_times
     FROM unnest(v_ids, p_dues, p_deadlines) u(id, due, deadline);
   END IF;
-  WITH moved AS (
-    UPDATE ff_execution SET
-      lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
-      eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
-      terminal_outcome = t.terminal_outcome, attempt_state = coalesce(t.attempt_state, attempt_state),
-      lease_epoch = lease_epoch + t.epoch_step, attempt_index = attempt_index + t.attempt_step,
-      retry_count = CASE t.replay_step WHEN 0 THEN retry_count + t.retry_step ELSE 0 END,
-      reclaim_count = CASE t.replay_step WHEN 0 THEN reclaim_count + t.reclaim_step ELSE 0 END,
-      replay_count = replay_count + t.replay_step, changed_at_ms = v_now, claim_no = NULL, lease_expires_at_ms = NULL,
-      lease_tags = NULL, attempt_started_at_ms = CASE WHEN v_continues THEN attempt_started_at_ms END,
-      attempt_paused = v_continues AND (attempt_paused OR v_given_up IS NOT NULL),
-      eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
-        THEN (v_times ->> execution_id::text)::bigint END,
-      deadline_at_ms = CASE t.replay_step WHEN 0 THEN deadline_at_ms ELSE (v_times ->> execution_id::text)::bigint END
-    WHERE execution_id = ANY (v_ids)
-    RETURNING parent_id, partition_key, attempt_limit_ms IS NOT NULL OR deadline_at_ms IS NOT NULL AS limited)
-  SELECT count(*), array_agg(parent_id) FILTER (WHERE parent_id IS NOT NULL),
-         array_agg(partition_key) FILTER (WHERE parent_id IS NOT NULL), bool_or(limited)
-  INTO v_written, v_parents, v_parts, v_limited FROM moved;
-  PERFORM ff_require_equal(p_transition || ' executions', cardinality(p_rows), v_written);
+  UPDATE ff_execution SET
+    lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
+    eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
+    terminal_outcome = t.terminal_outcome, attempt_state = coalesce(t.attempt_state, attempt_state),
+    lease_epoch = lease_epoch + t.epoch_step, attempt_index = attempt_index + t.attempt_step,
+    retry_count = CASE t.replay_step WHEN 0 THEN retry_count + t.retry_step ELSE 0 END,
+    reclaim_count = CASE t.replay_step WHEN 0 THEN reclaim_count + t.reclaim_step ELSE 0 END,
+    replay_count = replay_count + t.replay_step, changed_at_ms = v_now, claim_no = NULL, lease_expires_at_ms = NULL,
+    lease_tags = NULL, attempt_started_at_ms = CASE WHEN v_continues THEN attempt_started_at_ms END,
+    attempt_paused = v_continues AND (attempt_paused OR v_given_up IS NOT NULL),
+    eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
+      THEN (v_times ->> execution_id::text)::bigint END,
+    deadline_at_ms = CASE t.replay_step WHEN 0 THEN deadline_at_ms ELSE (v_times ->> execution_id::text)::bigint END
+  WHERE execution_id = ANY (v_ids);
+  GET DIAGNOSTICS v_written = ROW_COUNT;
+  v_done := ff_require_equal(p_transition, cardinality(p_rows), v_written);
   IF t.eligibility_state IN ('eligible_now', 'not_eligible_until_time') OR t.replay_step = 1 THEN
-    PERFORM ff_settle_queue(t, p_rows, p_dues, p_deadlines, v_now);
+    v_done := ff_settle_queue(t, p_rows, p_dues, p_deadlines, v_now);
   END IF;
-  IF v_ends AND v_parents IS NOT NULL THEN
+  IF v_ends AND v_parents THEN
     -- A parent is notified by a timer that is due at once: locking it here could deadlock. It is in the partition.
     INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-    SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, parent, part, 0, 0::bigint
-    FROM unnest(v_parents, v_parts) u(parent, part);
+    SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, r.parent_id, r.partition_key, 0, 0::bigint
+    FROM unnest(p_rows) r WHERE r.parent_id IS NOT NULL;
   END IF;
   IF v_ends AND v_members AND p_flow = 'later' THEN
     INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
     SELECT v_now, r.execution_id, r.flow_id, r.partition_key FROM unnest(p_rows) r WHERE r.flow_id IS NOT NULL;
   END IF;
   IF v_ends OR t.attempt_outcome IS NOT NULL OR v_given_up IS NOT NULL THEN
-    PERFORM ff_settle_attempts(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now);
+    v_done := ff_settle_attempts(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now,
+      p_failures);
     IF v_paused THEN
-      PERFORM ff_settle_paused(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now);
+      PERFORM ff_settle_paused(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now,
+        p_failures);
     END IF;
   END IF;
-  PERFORM ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now);
-  IF v_limited AND t.replay_step = 0 THEN
+  v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now);
+  IF v_traits & 1 <> 0 AND t.replay_step = 0 THEN
     -- A lease's time limit ends with the lease, a deadline with the execution; most would be due much later. A timer
     -- that is being fired is not waited for: two firings could deadlock, and it will be discarded.
     DELETE FROM ff_timer WHERE timer_id = ANY (ARRAY(
@@ -365,5 +303,5 @@ BEGIN
     UPDATE ff_stream_meta SET closed_at_ms = v_now, closed_reason = t.stream_close
     WHERE execution_id = ANY (v_ids) AND closed_at_ms IS NULL;
   END IF;
-  RETURN v_ends AND (v_parents IS NOT NULL OR (v_members AND p_flow = 'later'));
+  RETURN v_ends AND (v_parents OR (v_members AND p_flow = 'later'));
 END $$;

@@ -30,6 +30,13 @@ BEGIN
   WHERE f.found IS NULL ORDER BY u.hash ON CONFLICT DO NOTHING;
 END $$;
 
+-- What the policy says about an execution that is going to have more than its row, as bits of ff_execution.traits:
+--   1  it has limits of time, and so it may have timers of them
+CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+  RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END;
+END $$;
+
 -- Takes idempotency keys for executions about to be submitted, in one order for all callers. Returns which execution
 -- holds each key now: the one submitted, or an earlier one. A rival that has not committed is waited for. A key that
 -- has expired and whose execution has ended or is gone is taken over. One key for two different bodies is an error, and
@@ -107,7 +114,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
-  p_parent uuid DEFAULT NULL, p_parent_partition smallint DEFAULT NULL, p_keys text[] DEFAULT NULL,
+  p_parent uuid DEFAULT NULL, p_keys text[] DEFAULT NULL,
   p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL,
   p_patience_ms integer DEFAULT NULL, p_transaction text DEFAULT NULL
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
@@ -133,6 +140,7 @@ DECLARE
   v_deadlines bigint[];
   v_limits bigint[];
   v_retains bigint[];
+  v_traits smallint[];
   v_holders uuid[];
   -- Of p_ids: those that exist already, or whose key another execution holds.
   v_known uuid[] := '{}';
@@ -155,8 +163,8 @@ BEGIN
          array_agg(t -> 'tags' ORDER BY ord),
          array_agg((t #>> '{policy,timeout_policy,execution_deadline_ms}')::bigint ORDER BY ord),
          array_agg((t #>> '{policy,timeout_policy,attempt_timeout_ms}')::bigint ORDER BY ord),
-         array_agg((t #>> '{policy,retention_ms}')::bigint ORDER BY ord)
-  INTO v_template_routes, v_namespaces, v_priorities, v_policies, v_tags, v_deadlines, v_limits, v_retains
+         array_agg((t #>> '{policy,retention_ms}')::bigint ORDER BY ord), array_agg(ff_traits_of(t -> 'policy') ORDER BY ord)
+  INTO v_template_routes, v_namespaces, v_priorities, v_policies, v_tags, v_deadlines, v_limits, v_retains, v_traits
   FROM jsonb_array_elements(p_templates) WITH ORDINALITY e(t, ord);
   v_policy_ids := ff_known_policies(v_policies);
   IF p_keys IS NOT NULL THEN
@@ -171,14 +179,14 @@ BEGIN
       INSERT INTO ff_execution (
         execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
         deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
-        terminal_outcome, attempt_state, parent_id, parent_partition, flow_id, policy_id, policy, tags, payload)
+        terminal_outcome, attempt_state, parent_id, flow_id, policy_id, policy, tags, payload, traits)
       SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
              CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
              s.lifecycle_phase, s.ownership_state,
              CASE WHEN blocked THEN b.eligibility_state WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
              CASE WHEN blocked THEN b.blocking_reason WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END,
-             s.terminal_outcome, s.attempt_state, p_parent, p_parent_partition, p_flow, v_policy_ids[of],
-             CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of], payload
+             s.terminal_outcome, s.attempt_state, p_parent, p_flow, v_policy_ids[of],
+             CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of], payload, v_traits[of]
       FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked, p_payloads)
         u(id, part, of, delay, blocked, payload)
       WHERE id <> ALL (v_known) ORDER BY id;
@@ -231,6 +239,60 @@ BEGIN
          v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END, nullif(u.holder, u.id)
   FROM unnest(p_ids, p_template_ordinals, p_delays, v_holders) WITH ORDINALITY u(id, of, delay, holder, ord)
   ORDER BY u.ord;
+END $$;
+
+-- Submits one execution without a key, which most single calls do: the same rows as ff_submit writes, from single values
+-- in half the time. Returns the number of its route, or NULL if that is not known; then nothing is written. An id that
+-- exists is a unique violation: ff_submit then returns what it means.
+CREATE OR REPLACE FUNCTION ff_submit_one(
+  p_lane text, p_kind text, p_capabilities text[], p_namespace text, p_priority integer, p_policy jsonb, p_tags jsonb,
+  p_id uuid, p_partition smallint, p_delay bigint, p_payload jsonb
+) RETURNS integer LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET lock_timeout = '2s'
+SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  s ff_transition%ROWTYPE;
+  -- Taken before the clock is read, as in ff_submit.
+  v_xid xid8 := pg_current_xact_id();
+  v_now bigint := ff_now_ms();
+  v_due bigint := CASE WHEN p_delay > 0 THEN v_now + p_delay END;
+  v_deadline bigint := v_now + (p_policy #>> '{timeout_policy,execution_deadline_ms}')::bigint;
+  v_route integer;
+  v_policy integer;
+BEGIN
+  SELECT (SELECT route_id FROM ff_route
+          WHERE lane = p_lane AND kind = p_kind AND capabilities = p_capabilities AND usable_until_ms > v_now),
+         (SELECT policy_id FROM ff_policy WHERE hash = md5(p_policy::text)::uuid)
+  INTO v_route, v_policy;
+  IF v_route IS NULL THEN RETURN NULL; END IF;
+  SELECT * INTO STRICT s FROM ff_transition
+  WHERE transition = CASE WHEN v_due IS NULL THEN 'submit' ELSE 'submit_delayed' END;
+  INSERT INTO ff_execution (
+    execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
+    deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
+    terminal_outcome, attempt_state, policy_id, policy, tags, payload, traits)
+  VALUES (
+    p_id, p_partition, v_route, p_priority, p_namespace, v_now, v_now, v_due, v_deadline,
+    (p_policy #>> '{timeout_policy,attempt_timeout_ms}')::bigint, (p_policy ->> 'retention_ms')::bigint, s.lifecycle_phase,
+    s.ownership_state, s.eligibility_state, s.blocking_reason, s.terminal_outcome, s.attempt_state, v_policy,
+    CASE WHEN v_policy IS NULL THEN p_policy END, p_tags, p_payload, ff_traits_of(p_policy));
+  IF v_due IS NULL THEN
+    INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
+    VALUES (p_id, p_partition, v_route, p_priority, 0, 0, v_now);
+  ELSE
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    VALUES ('eligible', v_due, p_id, p_partition, 0, 0);
+  END IF;
+  IF v_deadline IS NOT NULL THEN
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    VALUES ('deadline', v_deadline, p_id, p_partition, 0, 0);
+  END IF;
+  IF p_tags <> '{}' THEN
+    INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
+    SELECT key, value, v_now, p_id, p_partition FROM jsonb_each_text(p_tags) WHERE ff_is_listed_tag(key);
+  END IF;
+  RETURN v_route;
 END $$;
 
 -- Submits each execution on its own: one whose key or id is held by an open transaction returns `held` and does not

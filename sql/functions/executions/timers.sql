@@ -59,7 +59,8 @@ BEGIN
   decided AS MATERIALIZED (
     SELECT ROW(NULL::integer, h.execution_id, h.partition_key, h.route_id, h.priority, h.namespace, h.attempt_index,
                h.lease_epoch, h.retry_count, h.attempt_state, h.claim_no, h.worker_id, h.worker_instance_id,
-               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id, h.attempt_paused)::ff_locked AS row,
+               h.attempt_started_at_ms, h.tags, h.retain_ms, h.flow_id, h.attempt_paused,
+               h.parent_id, h.traits)::ff_locked AS row,
            h.attempt_state = 'pending_first_attempt' AS unstarted,
            h.execution_id <> ALL (p_late) AND ff_may_retry(b.retry, h.retry_count, 'timeout') AS again,
            ff_backoff_ms(b.retry -> 'backoff', h.retry_count, random()) AS delay_ms
@@ -120,7 +121,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
              lifecycle_phase, eligibility_state, attempt_state, attempt_started_at_ms, tags, retain_ms, flow_id, deadline_at_ms,
-             attempt_paused
+             attempt_paused, parent_id, traits
       FROM ff_execution WHERE execution_id = d.execution_id AND partition_key = d.partition_key
       FOR UPDATE SKIP LOCKED) e),
   orphaned AS MATERIALIZED (
@@ -155,7 +156,7 @@ BEGIN
     SELECT DISTINCT ON (execution_id, kind = 'waitpoint') kind, execution_id, lifecycle_phase,
            ROW(NULL::integer, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch,
                retry_count, attempt_state, NULL::bigint, NULL::text, NULL::text, attempt_started_at_ms, tags,
-               retain_ms, flow_id, attempt_paused)::ff_locked AS row
+               retain_ms, flow_id, attempt_paused, parent_id, traits)::ff_locked AS row
     FROM fitting ORDER BY execution_id, kind = 'waitpoint', kind <> 'deadline', kind)
   SELECT (SELECT array_agg(row) FROM once WHERE kind = 'eligible'),
          (SELECT array_agg(row) FROM once WHERE kind = 'child_ended' AND lifecycle_phase = 'runnable'),

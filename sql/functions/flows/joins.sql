@@ -50,11 +50,12 @@ BEGIN
   RETURN ARRAY(
     SELECT ROW(NULL::integer, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index,
                e.lease_epoch, e.retry_count, e.attempt_state, NULL::bigint, NULL::text, NULL::text, e.attempt_started_at_ms, e.tags,
-               e.retain_ms, e.flow_id, e.attempt_paused)::ff_locked
+               e.retain_ms, e.flow_id, e.attempt_paused, e.parent_id, e.traits)::ff_locked
     FROM (SELECT DISTINCT unnest(p_ids) AS id) u
     CROSS JOIN LATERAL (
       SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-             attempt_state, attempt_started_at_ms, attempt_paused, retain_ms, flow_id, lifecycle_phase, eligibility_state, tags
+             attempt_state, attempt_started_at_ms, attempt_paused, retain_ms, flow_id, lifecycle_phase, eligibility_state, tags,
+             parent_id, traits
       FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
     WHERE e.lifecycle_phase = 'runnable' AND e.eligibility_state = p_eligibility
       AND e.attempt_state IN ('pending_first_attempt', 'pending_replay_attempt'));

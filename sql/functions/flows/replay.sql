@@ -181,7 +181,8 @@ BEGIN
     v_open := v_open || v_next;
     SELECT array_agg(ROW(NULL::integer, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index,
                  e.lease_epoch, e.retry_count, e.attempt_state, NULL::bigint, NULL::text, NULL::text, e.attempt_started_at_ms, e.tags,
-                 e.retain_ms, e.flow_id, e.attempt_paused)::ff_locked),
+                 e.retain_ms, e.flow_id, e.attempt_paused,
+                 e.parent_id, e.traits)::ff_locked),
            array_agg(p_details || jsonb_build_object('replay_count', e.replay_count + 1)),
            array_agg(ff_now_ms() + (ff_policy_of(e.policy, e.policy_id) #>> '{timeout_policy,execution_deadline_ms}')::bigint)
     INTO v_rows, v_details, v_deadlines FROM unnest(v_next) u(id)

@@ -148,7 +148,8 @@ BEGIN
         'reason', l.pause_reason)
       FROM ff_lane l WHERE l.lane = r.lane AND l.paused),
     'lease', (
-      SELECT jsonb_build_object('workerInstanceId', g.worker_instance_id, 'expiresInMs', e.lease_expires_at_ms - v_now)
+      SELECT jsonb_build_object('workerInstanceId', g.worker_instance_id, 'expiresInMs', e.lease_expires_at_ms - v_now,
+        'silentForMs', (SELECT v_now - w.heartbeat_at_ms FROM ff_worker w WHERE w.worker_instance_id = g.worker_instance_id))
       FROM ff_grant g WHERE g.claim_no = e.claim_no),
     'last_failure', (
       SELECT jsonb_build_object('attemptIndex', h.attempt_index, 'message', h.failure_message, 'category', h.failure_category)

@@ -111,7 +111,7 @@ BEGIN
   WITH decided AS MATERIALIZED (
     SELECT ROW(r.ordinal, r.execution_id, r.partition_key, r.route_id, p_priority, r.namespace, r.attempt_index,
                r.lease_epoch, r.retry_count, r.attempt_state, r.claim_no, r.worker_id, r.worker_instance_id,
-               r.attempt_started_at_ms, r.tags, r.retain_ms, r.flow_id, r.resumed)::ff_locked AS row,
+               r.attempt_started_at_ms, r.tags, r.retain_ms, r.flow_id, r.resumed, r.parent_id, r.traits)::ff_locked AS row,
            r.priority
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (

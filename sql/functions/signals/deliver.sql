@@ -19,7 +19,8 @@ BEGIN
       CASE o.outcome WHEN 'unchecked' THEN w.schema END, w.waitpoint_id, w.name, o.bytes, c.stored, s.wait,
       nullif((s.wait ->> 'resume_delay_ms')::bigint, 0),
       ROW(1, u.execution_id, u.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index, e.lease_epoch, e.retry_count,
-        e.attempt_state, NULL, NULL, NULL, e.attempt_started_at_ms, e.tags, e.retain_ms, e.flow_id, e.attempt_paused)::ff_locked,
+        e.attempt_state, NULL, NULL, NULL, e.attempt_started_at_ms, e.tags, e.retain_ms, e.flow_id, e.attempt_paused,
+        e.parent_id, e.traits)::ff_locked,
       u.name, u.source_type, u.source_identity, u.payload, u.idempotency_key)::ff_taken_signal
     FROM unnest(p_sent) u
     LEFT JOIN LATERAL (

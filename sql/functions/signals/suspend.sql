@@ -51,9 +51,10 @@ BEGIN
       WHERE execution_id = p_id AND retired_by = 0 AND name = j ->> 'name' AND key = j ->> 'key' OFFSET 0) s
   LOOP
     v_is_late := coalesce((v_value ->> 'timeoutAtMs')::bigint <= ff_now_ms(), false);
-    IF v_value ->> 'outcome' = 'pending' AND ff_condition_met(v_wait -> 'condition', p_id) THEN
-      v_value := ff_end_wait(p_id, v_wait, 'satisfied');
-    ELSIF v_value ->> 'outcome' = 'pending' AND v_is_late AND v_wait ->> 'on_timeout' = 'resume' THEN
+    IF v_value ->> 'outcome' = 'pending' THEN
+      v_value := coalesce(ff_end_if_met(p_id, v_wait), v_value);
+    END IF;
+    IF v_value ->> 'outcome' = 'pending' AND v_is_late AND v_wait ->> 'on_timeout' = 'resume' AND NOT ff_is_kept_waiting(p_id, v_wait) THEN
       v_value := ff_end_wait(p_id, v_wait, 'timed_out');
     END IF;
     IF v_value ->> 'outcome' = 'pending' THEN
@@ -119,6 +120,7 @@ DECLARE
   r ff_locked;
   v_woken boolean;
   v_wait jsonb;
+  v_value jsonb;
   v_due bigint;
   v_told boolean;
 BEGIN
@@ -128,7 +130,15 @@ BEGIN
     SELECT w INTO v_wait FROM ff_suspension s, jsonb_array_elements(s.waits) w
     WHERE s.execution_id = r.execution_id AND (w ->> 'timeout_at_ms')::bigint <= ff_now_ms() AND v_woken IS NOT TRUE
     ORDER BY (w ->> 'timeout_at_ms')::bigint LIMIT 1;
-    IF v_woken OR v_wait ->> 'on_timeout' = 'resume' THEN
+    -- A timeout is decided under the lock: what has come at the last moment counts.
+    v_value := ff_end_if_met(r.execution_id, v_wait);
+    IF v_value IS NOT NULL THEN
+      v_due := nullif((v_wait ->> 'resume_delay_ms')::bigint, 0);
+      PERFORM ff_settle_resumed(ARRAY[r], ARRAY[v_due], ARRAY[ff_resume_detail(v_wait, 'satisfied', 'engine')]);
+      RETURN QUERY SELECT r.execution_id, CASE WHEN v_due IS NULL THEN 'fired' ELSE 'delayed' END, r.route_id, v_due;
+    ELSIF ff_is_kept_waiting(r.execution_id, v_wait) THEN
+      RETURN QUERY SELECT r.execution_id, 'delayed', NULL::integer, ff_lift_timeout(r, v_wait);
+    ELSIF v_woken OR v_wait ->> 'on_timeout' = 'resume' THEN
       v_due := ff_resume(r, v_wait, 'timed_out', 'engine');
       RETURN QUERY SELECT r.execution_id, CASE WHEN v_due IS NULL THEN 'fired' ELSE 'delayed' END, r.route_id, v_due;
     ELSIF v_wait ->> 'on_timeout' = 'escalate' THEN
@@ -146,6 +156,16 @@ BEGIN
       RETURN QUERY SELECT r.execution_id, 'delayed', NULL::integer, ff_time_suspension(r) - ff_now_ms();
     END IF;
   END LOOP;
+END $$;
+
+-- Takes the timeout off a wait that must not time out. Returns when the next one does, or NULL.
+CREATE OR REPLACE FUNCTION ff_lift_timeout(p_row ff_locked, p_wait jsonb) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE ff_suspension s SET waits = (
+    SELECT jsonb_agg(CASE WHEN w = p_wait THEN w || '{"timeout_at_ms": null}' ELSE w END ORDER BY place)
+    FROM jsonb_array_elements(s.waits) WITH ORDINALITY x(w, place))
+  WHERE s.execution_id = p_row.execution_id;
+  RETURN greatest(ff_time_suspension(p_row) - ff_now_ms(), 0);
 END $$;
 
 -- Escalates a timed-out wait to an operator: it keeps waiting, without a timeout. Returns when the next wait times out,

@@ -43,7 +43,7 @@ CREATE OR REPLACE FUNCTION ff_leaves(p_condition jsonb) RETURNS SETOF jsonb LANG
 BEGIN
   IF p_condition ->> 'kind' = 'count' THEN
     RETURN NEXT p_condition;
-  ELSE
+  ELSIF p_condition ? 'of' THEN
     RETURN QUERY SELECT l FROM jsonb_array_elements(p_condition -> 'of') m, ff_leaves(m) l;
   END IF;
 END $$;
@@ -243,6 +243,56 @@ BEGIN
       -- The one that decided has been found to fit.
       WHERE s.seq = u.until OR ff_signal_fits(u.wait -> 'condition', w.name, s.name)) g
     ORDER BY u.ord);
+END $$;
+
+-- Ends a pending wait of a locked execution if what it waits for is there, and returns how it ended; otherwise NULL. What
+-- kinds of conditions there are is decided here: signals, which several waits never share, or something that the wait
+-- takes. Called in a statement after the lock, by whoever suspends, delivers or times out, so that these exclude each
+-- other.
+CREATE OR REPLACE FUNCTION ff_end_if_met(p_id uuid, p_wait jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+  CASE p_wait #>> '{condition,kind}'
+    WHEN 'message' THEN
+      RETURN ff_store_wait_end(p_id, p_wait, ff_take_message(p_id, p_wait));
+    ELSE
+      IF ff_condition_met(p_wait -> 'condition', p_id) THEN
+        RETURN ff_end_wait(p_id, p_wait, 'satisfied');
+      END IF;
+      RETURN NULL;
+  END CASE;
+END $$;
+
+-- Stores what ended a wait, as `satisfied` with those fields in its value. Nothing if there is nothing.
+CREATE OR REPLACE FUNCTION ff_store_wait_end(p_id uuid, p_wait jsonb, p_fields jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  v_value jsonb := jsonb_build_object('outcome', 'satisfied', 'endedAtMs', ff_now_ms(), 'signals', '[]'::jsonb) || p_fields;
+BEGIN
+  IF v_value IS NULL THEN
+    RETURN NULL;
+  END IF;
+  UPDATE ff_step SET value = v_value
+  WHERE execution_id = p_id AND retired_by = 0 AND name = p_wait ->> 'name' AND key = p_wait ->> 'key'
+    AND kind = 'wait' AND value ->> 'outcome' = 'pending';
+  RETURN v_value;
+END $$;
+
+-- Looks whether a wait of this kind of a locked, suspended execution is over now, and if so resumes the execution. For
+-- whoever has just delivered what such waits take. Returns NULL if none is, otherwise the rest before it resumes, 0 if none.
+CREATE OR REPLACE FUNCTION ff_resume_if_met(p_row ff_locked, p_kind text, p_actor text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  v_wait jsonb;
+  v_delay bigint;
+BEGIN
+  FOR v_wait IN
+    SELECT w FROM ff_suspension s, jsonb_array_elements(s.waits) WITH ORDINALITY x(w, place)
+    WHERE s.execution_id = p_row.execution_id AND w #>> '{condition,kind}' = p_kind ORDER BY place
+  LOOP
+    CONTINUE WHEN ff_end_if_met(p_row.execution_id, v_wait) IS NULL;
+    v_delay := nullif((v_wait ->> 'resume_delay_ms')::bigint, 0);
+    PERFORM ff_settle_resumed(ARRAY[p_row], ARRAY[v_delay], ARRAY[ff_resume_detail(v_wait, 'satisfied', p_actor)]);
+    RETURN coalesce(v_delay, 0);
+  END LOOP;
+  RETURN NULL;
 END $$;
 
 -- Stores how a wait ended, and closes its waitpoints. From then on the step returns that.

@@ -39,11 +39,13 @@ BEGIN
 END $$;
 
 -- Records steps, several per execution if needed. A recorded step is final: recording it again returns the first
--- record. A sleep's value is the time it ends, by the database's clock. p_transaction: the transaction they belong to,
+-- record. A sleep's value is the time it ends, by the database's clock: sent as a duration, or as a value, which may have
+-- passed. p_transaction: the transaction they belong to,
 -- or NULL when they are a transaction of their own.
 CREATE OR REPLACE FUNCTION ff_record_steps(
   p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[],
-  p_keys text[], p_sleeps bigint[], p_values jsonb[], p_transaction text DEFAULT NULL
+  p_keys text[], p_sleeps bigint[], p_values jsonb[], p_durations integer[] DEFAULT NULL,
+  p_transaction text DEFAULT NULL
 ) RETURNS TABLE (
   ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text,
   lease_epoch bigint, kind text, value jsonb, due_in_ms bigint
@@ -67,10 +69,12 @@ BEGIN
   v_all := cardinality(v_held) = cardinality(p_ids);
   v_now := ff_now_ms();
   WITH inserted AS (
-    INSERT INTO ff_step (execution_id, partition_key, attempt_index, lease_epoch, recorded_at_ms, kind, name, key, value)
-    SELECT id, part, att, ep, v_now, k, n, y, CASE k WHEN 'sleep' THEN to_jsonb(v_now + z) ELSE v END
-    FROM unnest(p_ids, p_partitions, p_attempts, p_epochs, p_kinds, p_names, p_keys, p_sleeps, p_values)
-      WITH ORDINALITY u(id, part, att, ep, k, n, y, z, v, ord)
+    INSERT INTO ff_step (
+      execution_id, partition_key, attempt_index, lease_epoch, recorded_at_ms, duration_ms, kind, name, key, value)
+    SELECT id, part, att, ep, v_now, d, k, n, y, CASE
+      WHEN k <> 'sleep' THEN v WHEN v IS NULL THEN to_jsonb(v_now + z) ELSE to_jsonb(greatest((v #>> '{}')::bigint, v_now)) END
+    FROM unnest(p_ids, p_partitions, p_attempts, p_epochs, p_kinds, p_names, p_keys, p_sleeps, p_values,
+      p_durations) WITH ORDINALITY u(id, part, att, ep, k, n, y, z, v, d, ord)
     WHERE CASE WHEN v_all THEN true ELSE ord = ANY (v_held) END ORDER BY id, n, y
     ON CONFLICT DO NOTHING RETURNING concat_ws('/', execution_id, name, key) AS step)
   SELECT array_agg(step) INTO v_new FROM inserted;
@@ -230,5 +234,5 @@ BEGIN
   RETURN QUERY
   SELECT s.execution_id, s.outcome, s.route_id, s.due_in_ms, NULL::text, NULL::text, NULL::bigint
   FROM ff_submit(p_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
-    p_parent, p_partition) s;
+    p_parent) s;
 END $$;

@@ -82,6 +82,8 @@ BEGIN
   DELETE FROM ff_stream_meta WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = ANY (v_gone);
   DELETE FROM ff_signal WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_message WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_mailbox WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_waitpoint WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_step WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_end_order WHERE execution_id = ANY (v_gone);

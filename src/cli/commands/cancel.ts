@@ -3,12 +3,12 @@
  * and exits with the worst code among them; or acts on every execution that matches a filter.
  */
 import type { CancelOutcome } from '../../contract/executions.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
 import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, readReason, targetOf, type BulkOptions } from '../bulk.ts';
+import { actOnIds } from '../by-ids.ts';
 import { AN_ID, BY_OPTION, IDS_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
-import type { Line, Tone } from '../style.ts';
-import { withEngine, type Session } from '../session.ts';
+import type { Span } from '../style.ts';
+import type { Session } from '../session.ts';
 
 interface CancelOptions extends BulkOptions {
   reason?: string;
@@ -30,16 +30,17 @@ export const cancel: CommandSpec = {
 
 async function run(session: Session, options: CancelOptions, ids: readonly string[]): Promise<number> {
   const target = targetOf(ids, options);
-  for (const id of ids) parseExecutionId(id, 'id');
   const { by } = options;
   const note = { reason: readReason(options.reason, options), ...(by === undefined ? {} : { by }) };
   if (target === 'filter') {
     const words = ['cancel', '--reason', note.reason, ...(by === undefined ? [] : ['--by', by])];
     return bulkCommand({ verb: { verb: 'cancel', ...note }, deed: 'cancel', words }, options, session);
   }
-  const answers = await withEngine(session, { listen: 'off' }, (engine) => engine.cancel(ids, note));
-  for (const answer of answers) session.printer.result(answer, [lineOf(answer)]);
-  return Math.max(...answers.map(codeOf));
+  return actOnIds(session, ids, {
+    act: (engine, whole) => engine.cancel(whole, note),
+    wordsOf,
+    codeOf,
+  });
 }
 
 function codeOf({ outcome }: CancelOutcome): number {
@@ -47,12 +48,7 @@ function codeOf({ outcome }: CancelOutcome): number {
   return outcome === 'cancelled' || outcome === 'already_cancelled' ? EXIT.ok : EXIT.refused;
 }
 
-function lineOf(answer: CancelOutcome): Line {
-  const [words, tone] = wordsOf(answer);
-  return [[`${answer.executionId}  `], [words, tone]];
-}
-
-function wordsOf(answer: CancelOutcome): [string, Tone] {
+function wordsOf(answer: CancelOutcome): Span {
   switch (answer.outcome) {
     case 'cancelled':
       return ['cancelled', 'good'];

@@ -2,15 +2,15 @@
  * `flowfabric change-priority`: moves executions in the queue while they wait for a worker. Prints one line per id, in the
  * order given, and exits with the worst code among them; or acts on every execution that matches a filter.
  */
-import { parseExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { PriorityOutcome } from '../../contract/operations.ts';
 import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, targetOf, type BulkOptions } from '../bulk.ts';
+import { actOnIds } from '../by-ids.ts';
 import { AN_ID, BY_OPTION, IDS_ARGUMENT, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { parseWhole } from '../input.ts';
-import type { Line, Tone } from '../style.ts';
-import { withEngine, type Session } from '../session.ts';
+import type { Span } from '../style.ts';
+import type { Session } from '../session.ts';
 
 interface PriorityOptions extends BulkOptions {
   by?: string;
@@ -38,7 +38,6 @@ async function run(
 ): Promise<number> {
   const priority = parseWhole(text, 'The priority', { min: 0, max: LIMITS.priority });
   const target = targetOf(ids, options);
-  for (const id of ids) parseExecutionId(id, 'id');
   const { by } = options;
   const request = { priority, ...(by === undefined ? {} : { by }) };
   if (target === 'filter') {
@@ -47,11 +46,11 @@ async function run(
     const deed = `give priority ${priority} to`;
     return bulkCommand({ verb, deed, words }, options, session);
   }
-  const answers = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.executions.changePriority(ids, request),
-  );
-  for (const answer of answers) session.printer.result(answer, [lineOf(answer, priority)]);
-  return Math.max(...answers.map(codeOf));
+  return actOnIds(session, ids, {
+    act: (engine, whole) => engine.executions.changePriority(whole, request),
+    wordsOf: (answer) => wordsOf(answer, priority),
+    codeOf,
+  });
 }
 
 function codeOf({ outcome }: PriorityOutcome): number {
@@ -59,12 +58,7 @@ function codeOf({ outcome }: PriorityOutcome): number {
   return outcome === 'changed' ? EXIT.ok : EXIT.refused;
 }
 
-function lineOf(answer: PriorityOutcome, priority: number): Line {
-  const [words, tone] = wordsOf(answer, priority);
-  return [[`${answer.executionId}  `], [words, tone]];
-}
-
-function wordsOf(answer: PriorityOutcome, priority: number): [string, Tone] {
+function wordsOf(answer: PriorityOutcome, priority: number): Span {
   switch (answer.outcome) {
     case 'changed':
       return [`priority ${priority}, was ${answer.oldPriority}`, 'good'];

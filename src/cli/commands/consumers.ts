@@ -9,17 +9,29 @@ import { EXIT, UsageError } from '../exit-codes.ts';
 import { placeAsOption, printRefusal, refusedPlace } from '../feed-place.ts';
 import { schemaWords } from '../filter-options.ts';
 import type { Span } from '../style.ts';
-import { tableRows } from '../printer.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
+import { column, tableOf } from '../table.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
-import { commandLine, instant } from '../wording.ts';
+import { commandLine } from '../wording.ts';
 
 interface MoveOptions {
   to?: string;
 }
 
-const HEADINGS = ['CONSUMER', 'POSITION', 'CURSOR', 'LAG', 'BEHIND', 'MOVED', 'HOLDER', 'FAILURES', 'ERROR'];
+const NO_CONSUMERS = "there is no consumer yet. One is created by connection.events.consume('name', handler)";
+
+const COLUMNS = [
+  column('CONSUMER'),
+  column('POSITION', 'number'),
+  column('CURSOR', 'whole'),
+  column('LAG', 'number'),
+  column('BEHIND', 'number'),
+  column('MOVED', 'number'),
+  column('HOLDER', 'text', { isOptional: true }),
+  column('FAILURES', 'number'),
+  column('ERROR'),
+];
 
 const NAME_ARGUMENT = ['<name>', 'its name'] as const;
 
@@ -59,14 +71,13 @@ export const consumers: CommandSpec = {
 
 async function list(session: Session): Promise<number> {
   const { printer } = session;
-  const found = await withEngine(session, { listen: 'off' }, (engine) => engine.consumers.list());
-  if (found.length === 0) printer.note('there is no consumer.');
-  if (printer.format === 'json') {
-    for (const consumer of found) printer.result(asJson(consumer), []);
-  } else if (found.length > 0) {
-    const heading = HEADINGS.map((text): Span => [text, 'dim']);
-    printer.result(found, tableRows([heading, ...found.map(cellsOf)], []));
-  }
+  const { found, nowMs } = await withEngine(session, { listen: 'off' }, async (engine) => ({
+    found: await engine.consumers.list(),
+    nowMs: await engine.upkeep.serverTimeMs(),
+  }));
+  if (found.length === 0) printer.note(NO_CONSUMERS);
+  const rows = found.map((consumer) => cellsOf(consumer, nowMs));
+  printer.list(found.map(asJson), tableOf(COLUMNS, rows, printer.columns));
   return EXIT.ok;
 }
 
@@ -115,7 +126,7 @@ function asJson({ position, lag, ...rest }: ConsumerSnapshot): object {
   return { ...rest, position: String(position), lag: String(lag) };
 }
 
-function cellsOf(consumer: ConsumerSnapshot): Span[] {
+function cellsOf(consumer: ConsumerSnapshot, nowMs: number): Span[] {
   const { name, position, cursor, lag, lagMs, movedAtMs, holder, failures, errorCode } = consumer;
   return [
     [printable(name)],
@@ -123,7 +134,7 @@ function cellsOf(consumer: ConsumerSnapshot): Span[] {
     [cursor],
     [lag.toLocaleString('en-US')],
     [lag === 0n ? '-' : shortDuration(lagMs)],
-    [instant(movedAtMs)],
+    [shortDuration(nowMs - movedAtMs)],
     [printable(holder ?? '-')],
     failures === 0 ? ['0'] : [String(failures), 'bad'],
     [printable(errorCode ?? '')],

@@ -8,8 +8,9 @@ import type { CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { parseDuration, parseWhole } from '../input.ts';
 import type { Line, Tone } from '../style.ts';
-import { printable, withoutSecrets } from '../secrets.ts';
+import { printable, withoutSecrets } from '../../contract/secrets.ts';
 import type { Session } from '../session.ts';
+import { folded } from '../table.ts';
 import { counted } from '../wording.ts';
 
 interface DoctorOptions {
@@ -52,7 +53,7 @@ async function run(session: Session, options: DoctorOptions): Promise<number> {
   const problems = count('problem');
   const summary = { problems, warnings: count('warn'), checks: findings };
   session.printer.result(summary, [
-    ...findings.flatMap(linesOf),
+    ...folded(findings.flatMap(linesOf), session.printer.columns),
     [
       [
         `${counted(problems, 'problem')}, ${counted(summary.warnings, 'warning')} in ${findings.length} checks.`,

@@ -4,23 +4,23 @@
  * command that continues is printed on stderr.
  */
 import { once } from 'node:events';
+import type { Connection } from '../../connect/connection.ts';
 import { isEngineError } from '../../contract/errors.ts';
 import { EVENT_FAMILIES, type EventFamily, type FeedEvent } from '../../contract/events.ts';
 import type { EventsFilter, EventSubscription } from '../../contract/feed.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
 import type { CommandSpec } from '../command.ts';
-import { eventCells } from '../drawing/event-line.ts';
+import { eventLines } from '../drawing/event-line.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { placeAsOption, printRefusal, refusedPlace } from '../feed-place.ts';
 import { filterWords, inOptions, readFilter, schemaWords, type FilterOptions } from '../filter-options.ts';
 import { parseWhole } from '../input.ts';
-import { tableRows } from '../printer.ts';
 import { withEngine, type Session } from '../session.ts';
+import { checkId, executionIdOf, flowIdOf, shortIds } from '../short-ids.ts';
 import { commandLine } from '../wording.ts';
 
 interface TailOptions extends Pick<FilterOptions, 'namespace' | 'tag' | 'kind' | 'lane'> {
   from?: string;
-  family?: string[];
+  family?: EventFamily[];
   type?: string[];
   execution?: string;
   flow?: string;
@@ -30,8 +30,6 @@ interface TailOptions extends Pick<FilterOptions, 'namespace' | 'tag' | 'kind' |
 }
 
 const LIMIT = { min: 1, max: 1_000_000_000 };
-/** What most events need in each column but the last; a longer value widens its column. */
-const WIDTHS = [24, 25, 45, 12, 8];
 
 export const events: CommandSpec = {
   name: 'events',
@@ -46,9 +44,13 @@ export const events: CommandSpec = {
       options: [
         ['--from <cursor>', 'start after this cursor; or now, or beginning (default: now)'],
         ['--namespace <name>', 'of executions of this namespace'],
-        ['--tag <key=value>', 'of executions with this tag', { repeatable: true }],
-        ['--family <name>', `one of ${EVENT_FAMILIES.join(', ')}`, { repeatable: true }],
-        ['--type <name>', 'of this type, such as success', { repeatable: true }],
+        ['--tag <key=value>', 'of executions with this tag', { isRepeatable: true }],
+        [
+          '--family <name>',
+          `one of ${EVENT_FAMILIES.join(', ')}`,
+          { isRepeatable: true, choices: EVENT_FAMILIES },
+        ],
+        ['--type <name>', 'of this type, such as success', { isRepeatable: true }],
         ['--kind <task>', 'of executions of this task'],
         ['--lane <name>', 'of executions in this lane'],
         ['--execution <id>', 'of this execution'],
@@ -69,17 +71,21 @@ async function tail(session: Session, options: TailOptions): Promise<number> {
   const { from = 'now', execution, flow, family, type, follow: isFollowing } = options;
   const refusal = refusedPlace(from, '--from');
   if (refusal !== null) return printRefusal(refusal, session);
-  if (execution !== undefined) parseExecutionId(execution, '--execution');
-  if (flow !== undefined) parseExecutionId(flow, '--flow');
-  const families = family?.map(parseFamily);
+  if (execution !== undefined) checkId(execution, '--execution');
+  if (flow !== undefined) checkId(flow, '--flow');
   const limit = options.limit === undefined ? LIMIT.max : parseWhole(options.limit, '--limit', LIMIT);
   return withEngine(session, { listen: isFollowing ? 'on' : 'off' }, async (engine) => {
+    const executionId =
+      execution === undefined
+        ? {}
+        : { executionId: await executionIdOf(engine, session, execution, '--execution') };
+    const flowId = flow === undefined ? {} : { flowId: await flowIdOf(engine, session, flow, '--flow') };
     const filter: EventsFilter = {
-      ...(await readFilter(options, engine.upkeep, null)),
-      ...(families === undefined ? {} : { families }),
+      ...(await readFilter(options, engine, session, null)),
+      ...(family === undefined ? {} : { families: family }),
       ...(type === undefined ? {} : { types: type }),
-      ...(execution === undefined ? {} : { executionId: execution }),
-      ...(flow === undefined ? {} : { flowId: flow }),
+      ...executionId,
+      ...flowId,
     };
     const end = isFollowing ? {} : { until: 'now' as const };
     const continueFrom: ContinueFrom = (cursor) =>
@@ -91,19 +97,13 @@ async function tail(session: Session, options: TailOptions): Promise<number> {
         ...end,
         signal: session.interrupted,
       });
-      await follow(subscription, limit, { session, continueFrom });
+      await follow(subscription, limit, { engine, session, continueFrom });
     } catch (error) {
       throw inTail(inOptions(typeAsOption(error)), continueFrom);
     }
     session.interrupted.throwIfAborted();
     return EXIT.ok;
   });
-}
-
-function parseFamily(name: string): EventFamily {
-  const family = EVENT_FAMILIES.find((known) => known === name);
-  if (family !== undefined) return family;
-  throw new UsageError(`--family must be one of ${EVENT_FAMILIES.join(', ')}.`);
 }
 
 /** The engine knows which types each family has. */
@@ -138,11 +138,17 @@ function tailWords(options: TailOptions, filter: EventsFilter, session: Session)
   ];
 }
 
+interface Follow {
+  engine: Connection;
+  session: Session;
+  continueFrom: ContinueFrom;
+}
+
 /** However it ends, prints the command that continues without a gap; unless the reader of the output is gone. */
 async function follow(
   subscription: EventSubscription<FeedEvent>,
   limit: number,
-  { session, continueFrom }: { session: Session; continueFrom: ContinueFrom },
+  { engine, session, continueFrom }: Follow,
 ): Promise<void> {
   let isRead = true;
   const onGone = (): void => {
@@ -150,7 +156,7 @@ async function follow(
   };
   process.stdout.once('error', onGone);
   try {
-    await printEvents(subscription, limit, session);
+    await printEvents(subscription, limit, { engine, session });
   } catch (error) {
     // Continuing from this cursor is what failed.
     if (isEngineError(error) && error.code === 'cursor_expired') isRead = false;
@@ -165,14 +171,15 @@ async function follow(
 async function printEvents(
   subscription: EventSubscription<FeedEvent>,
   limit: number,
-  { printer, interrupted }: Session,
+  { engine, session }: Pick<Follow, 'engine' | 'session'>,
 ): Promise<void> {
-  const widths = [...WIDTHS];
+  const { printer, interrupted } = session;
+  const lines = eventLines(printer.columns);
   let left = limit;
   for await (const item of subscription) {
     const json = { ...item, position: String(item.position) };
     if (item.type !== 'disconnected') {
-      printer.result(json, tableRows([eventCells(item)], widths));
+      printer.result(json, lines(item, await shortIds(engine, session, json)));
       left -= 1;
     } else if (printer.format === 'json') printer.result(json, []);
     else printer.note(`${item.reason} Nothing is lost: tail continues when the database is back.`);

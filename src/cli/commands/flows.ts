@@ -3,7 +3,7 @@
  * a reason that is kept.
  */
 import type { Connection } from '../../connect/connection.ts';
-import { EngineError, isEngineError } from '../../contract/errors.ts';
+import { isEngineError } from '../../contract/errors.ts';
 import {
   CANCEL_FLOW_POLICIES,
   type CancelFlowOutcome,
@@ -11,24 +11,23 @@ import {
   type EdgeSnapshot,
   type FlowPage,
   type FlowSnapshot,
-  type FlowState,
   type FlowSummary,
   type ListFlowsRequest,
   type MemberSnapshot,
 } from '../../contract/flows.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
 import { readReason } from '../bulk.ts';
 import { AN_ID, BY_OPTION, CURSOR_OPTION, ID_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import { joinProgress, toDot, toMermaid } from '../drawing/flow.ts';
 import { DEFAULT_LIMIT, LIMIT_OPTION, parseLimit } from '../input.ts';
-import type { Line, Span, Tone } from '../style.ts';
-import { tableRows } from '../printer.ts';
-import { printable } from '../secrets.ts';
+import type { Line, Span } from '../style.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
+import { checkId, flowIdOf, noFlow, shortIds, type Shorten } from '../short-ids.ts';
+import { column, folded, labelled, tableOf } from '../table.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
-import { commandLine, counted, cutLine, instant, thousands, toneOf } from '../wording.ts';
+import { ago, commandLine, counted, flowToneOf, instant, thousands, toneOf } from '../wording.ts';
 
 interface DescribeOptions {
   mermaid?: true;
@@ -37,7 +36,7 @@ interface DescribeOptions {
 
 interface ListOptions {
   namespace?: string;
-  state?: string;
+  state?: (typeof STATES)[number];
   name?: string;
   limit?: string;
   cursor?: string;
@@ -46,24 +45,40 @@ interface ListOptions {
 interface CancelOptions {
   reason?: string;
   by?: string;
-  policy?: string;
+  policy?: CancelFlowPolicy;
   wait?: true;
 }
 
 /** Pages read before stopping with what was found so far: each one examines many flows and may contain none. */
 const PAGES_MAX = 50;
-const MEMBER_HEADINGS = ['MEMBER', 'STATE', 'JOIN', 'TASK', 'ATTEMPT', 'ID', 'DETAIL'];
-const EDGE_HEADINGS = ['FROM', 'TO', 'ON', 'STATE', 'AS'];
-const LIST_HEADINGS = ['ID', 'NAME', 'STATE', 'MEMBERS', 'EDGES', 'AGE', 'DETAIL'];
-const DETAIL_CHARACTERS = 100;
-const LABEL_COLUMNS = 11;
-
-const TONES: Partial<Record<FlowState, Tone>> = {
-  completed: 'good',
-  failed: 'bad',
-  cancelled: 'warn',
-  cancelling: 'warn',
-};
+const MEMBER_COLUMNS = [
+  column('MEMBER'),
+  column('STATE', 'whole'),
+  column('JOIN', 'whole'),
+  column('TASK', 'text', { isOptional: true }),
+  column('ATTEMPT', 'number', { isOptional: true }),
+  column('ID', 'whole'),
+  column('DETAIL', 'text', { least: 16 }),
+];
+const EDGE_COLUMNS = [
+  column('FROM'),
+  column('TO'),
+  column('ON', 'whole'),
+  column('STATE', 'whole'),
+  column('AS'),
+];
+const LIST_COLUMNS = [
+  column('ID', 'whole'),
+  column('NAME'),
+  column('STATE', 'whole'),
+  column('MEMBERS', 'number'),
+  column('EDGES', 'number'),
+  column('AGE', 'number'),
+  column('DETAIL'),
+];
+const STATES = ['open', 'completed', 'failed', 'cancelled'] as const;
+const NO_FLOWS = 'there are no flows yet. Submit one in your application: connection.submitFlow(flow, input)';
+const NOTHING_MATCHES = 'no flow matches. Omit a condition, or list all: flowfabric flows list';
 
 export const flows: CommandSpec = {
   name: 'flows',
@@ -77,7 +92,11 @@ export const flows: CommandSpec = {
       description: 'List flows that match all conditions, newest first.',
       options: [
         ['--namespace <name>', 'of this namespace'],
-        ['--state <state>', 'completed, failed or cancelled; or open for those that have not ended'],
+        [
+          '--state <state>',
+          'completed, failed or cancelled; or open for those that have not ended',
+          { choices: STATES },
+        ],
         ['--name <name>', 'of this name'],
         LIMIT_OPTION,
         CURSOR_OPTION,
@@ -112,6 +131,7 @@ export const flows: CommandSpec = {
         [
           '--policy <policy>',
           'cancel_all: every open member; cancel_pending: those that have not begun; let_finish: none (default: cancel_all)',
+          { choices: CANCEL_FLOW_POLICIES },
         ],
         ['--wait', 'wait until the flow has ended'],
       ],
@@ -124,16 +144,20 @@ export const flows: CommandSpec = {
   ],
 };
 
-async function describe(session: Session, options: DescribeOptions, id: string): Promise<number> {
-  parseExecutionId(id, 'id');
+async function describe(session: Session, options: DescribeOptions, given: string): Promise<number> {
+  checkId(given);
   const { printer } = session;
   const isDrawn = options.mermaid === true || options.dot === true;
   if (options.mermaid && options.dot) throw new UsageError('Give --mermaid or --dot, not both.');
   if (isDrawn && printer.format === 'json')
     throw new UsageError('--json cannot be combined with --mermaid or --dot.');
-  const flow = await withEngine(session, { listen: 'off' }, (engine) => engine.flows.describe(id));
-  if (flow === null) throw new EngineError('not_found', `There is no flow ${printable(id)}.`);
-  printer.result(flow, isDrawn ? drawn(options.dot ? toDot(flow) : toMermaid(flow)) : linesOf(flow));
+  const { flow, short } = await withEngine(session, { listen: 'off' }, async (engine) => {
+    const found = await engine.flows.describe(await flowIdOf(engine, session, given));
+    if (found === null) throw await noFlow(engine, given);
+    return { flow: found, short: await shortIds(engine, session, found) };
+  });
+  const drawing = options.dot ? toDot : toMermaid;
+  printer.result(flow, isDrawn ? drawn(drawing(flow)) : linesOf(flow, short, printer.columns));
   return EXIT.ok;
 }
 
@@ -144,50 +168,40 @@ function drawn(text: string): Line[] {
     .map((line): Line => [[line]]);
 }
 
-function linesOf(flow: FlowSnapshot): Line[] {
+function linesOf(flow: FlowSnapshot, short: Shorten, width: number | null): Line[] {
   const counts = Object.entries(flow.counts).map(([state, count]) => `${thousands(count)} ${state}`);
   const { cancel, tags, sealedAtMs, endedAtMs } = flow;
   const pairs = Object.entries(tags).map(([key, value]) => printable(`${key}=${value}`));
-  return [
-    [
-      [`${flow.flowId}  `, 'strong'],
-      [`${printable(flow.name)}  `],
-      [flow.state, TONES[flow.state] ?? 'plain'],
-    ],
-    row('members', [thousands(flow.nodeCount), counts.join(', ')].filter((part) => part !== '').join(': ')),
-    row('edges', `${thousands(flow.edgeCount)}, revision ${flow.revision}`),
-    row('place', `namespace ${printable(flow.namespace)}`),
-    ...(pairs.length === 0 ? [] : [row('tags', pairs.join(', '))]),
-    row('submitted', instant(flow.createdAtMs)),
-    ...(sealedAtMs === null ? [row('sealed', 'not yet: no join is decided until then')] : []),
-    ...(cancel === null ? [] : [row('cancel', cancelText(cancel))]),
-    ...(endedAtMs === null ? [] : [row('ended', instant(endedAtMs))]),
-    ...table(MEMBER_HEADINGS, flow.members.map(memberCells)),
-    ...table(EDGE_HEADINGS, flow.edges.map(edgeCells)),
+  const name = short(flow.flowId);
+  const facts: Line[] = [
+    ...(name === flow.flowId ? [] : [labelled('id', flow.flowId)]),
+    labelled(
+      'members',
+      [thousands(flow.nodeCount), counts.join(', ')].filter((part) => part !== '').join(': '),
+    ),
+    labelled('edges', `${thousands(flow.edgeCount)}, revision ${flow.revision}`),
+    labelled('place', `namespace ${printable(flow.namespace)}`),
+    ...(pairs.length === 0 ? [] : [labelled('tags', pairs.join(', '))]),
+    labelled('submitted', instant(flow.createdAtMs)),
+    ...(sealedAtMs === null ? [labelled('sealed', 'not yet: no join is decided until then')] : []),
+    ...(cancel === null ? [] : [labelled('cancel', cancelText(cancel))]),
+    ...(endedAtMs === null ? [] : [labelled('ended', instant(endedAtMs))]),
   ];
-}
-
-function row(label: string, text: string): Line {
-  return [[`  ${label.padEnd(LABEL_COLUMNS)}`, 'dim'], [text]];
+  const members = flow.members.map((member) => memberCells(member, short));
+  return [
+    [[`${name}  `, 'strong'], [`${printable(flow.name)}  `], [flow.state, flowToneOf(flow.state)]],
+    ...folded(facts, width),
+    ...tableOf(MEMBER_COLUMNS, members, width),
+    ...tableOf(EDGE_COLUMNS, flow.edges.map(edgeCells), width),
+  ];
 }
 
 function cancelText({ policy, by, reason, atMs }: NonNullable<FlowSummary['cancel']>): string {
   return `${policy} by ${printable(by)} at ${instant(atMs)}: ${printable(reason)}`;
 }
 
-function table(headings: readonly string[], rows: readonly Span[][]): Line[] {
-  return rows.length === 0 ? [] : tableRows([headings.map((text): Span => [text, 'dim']), ...rows], []);
-}
-
-function memberCells({
-  name,
-  state,
-  join,
-  kind,
-  attemptIndex,
-  executionId,
-  message,
-}: MemberSnapshot): Span[] {
+function memberCells(member: MemberSnapshot, short: Shorten): Span[] {
+  const { name, state, join, kind, attemptIndex, executionId, message } = member;
   const hasJoin = join !== null && join.edges > 0;
   return [
     [printable(name)],
@@ -195,8 +209,8 @@ function memberCells({
     [hasJoin ? joinProgress(join) : '-', hasJoin && join.state === 'impossible' ? 'bad' : 'plain'],
     [printable(kind)],
     [String(attemptIndex + 1)],
-    [executionId],
-    [message === null ? '' : cutLine(message, DETAIL_CHARACTERS)],
+    [short(executionId)],
+    [message === null ? '' : short(printable(message))],
   ];
 }
 
@@ -209,21 +223,23 @@ async function list(session: Session, options: ListOptions): Promise<number> {
   const limit = parseLimit(options.limit);
   const filter = {
     ...(namespace === undefined ? {} : { namespace }),
-    ...(state === undefined ? {} : { state: state as NonNullable<ListFlowsRequest['state']> }),
+    ...(state === undefined ? {} : { state }),
     ...(name === undefined ? {} : { name }),
   };
-  const { page, nowMs } = await withEngine(session, { listen: 'off' }, async (engine) => ({
-    page: await readPage(engine, { ...filter, limit, ...(cursor === undefined ? {} : { cursor }) }, session),
-    nowMs: await engine.upkeep.serverTimeMs(),
-  })).catch((error: unknown) => {
+  const from = cursor === undefined ? {} : { cursor };
+  const { page, nowMs, short } = await withEngine(session, { listen: 'off' }, async (engine) => {
+    const found = await readPage(engine, { ...filter, limit, ...from }, session);
+    return {
+      page: found,
+      nowMs: await engine.upkeep.serverTimeMs(),
+      short: await shortIds(engine, session, found),
+    };
+  }).catch((error: unknown) => {
     throw inOptions(error);
   });
   const { printer } = session;
-  if (printer.format === 'json') for (const flow of page.flows) printer.result(flow, []);
-  else if (page.flows.length > 0) {
-    const rows = page.flows.map((flow) => summaryCells(flow, nowMs));
-    printer.result(page.flows, table(LIST_HEADINGS, rows));
-  }
+  const rows = page.flows.map((flow) => summaryCells(flow, nowMs, short));
+  printer.list(page.flows, tableOf(LIST_COLUMNS, rows, printer.columns));
   printRest(page, { ...filter, limit }, session);
   return EXIT.ok;
 }
@@ -249,23 +265,18 @@ async function readPage(
   return { flows: found, nextCursor: cursor };
 }
 
-function summaryCells(flow: FlowSummary, nowMs: number): Span[] {
+function summaryCells(flow: FlowSummary, nowMs: number, short: Shorten): Span[] {
   const { cancel, endedAtMs, sealedAtMs } = flow;
   const open = sealedAtMs === null ? 'not sealed' : '';
   const detail = cancel === null ? open : `cancelled by ${cancel.by}: ${cancel.reason}`;
   return [
-    [flow.flowId],
+    [short(flow.flowId)],
     [printable(flow.name)],
-    [flow.state, TONES[flow.state] ?? 'plain'],
+    [flow.state, flowToneOf(flow.state)],
     [String(flow.nodeCount)],
     [String(flow.edgeCount)],
     [shortDuration(nowMs - flow.createdAtMs)],
-    [
-      cutLine(
-        detail === '' && endedAtMs !== null ? `ended ${instant(endedAtMs)}` : detail,
-        DETAIL_CHARACTERS,
-      ),
-    ],
+    [printable(detail === '' && endedAtMs !== null ? `ended ${ago(nowMs - endedAtMs)}` : detail)],
   ];
 }
 
@@ -277,7 +288,7 @@ function printRest(
 ): void {
   const { printer } = session;
   if (cursor === null) {
-    if (found.length === 0) printer.note('nothing found.');
+    if (found.length === 0) printer.note(Object.keys(filter).length === 0 ? NO_FLOWS : NOTHING_MATCHES);
     return;
   }
   const conditions = Object.entries(filter).flatMap(([option, value]) => [`--${option}`, String(value)]);
@@ -303,31 +314,29 @@ function inOptions(error: unknown): unknown {
   return new UsageError(error.message.replace(/^request\./, '--'));
 }
 
-async function cancelFlow(session: Session, options: CancelOptions, id: string): Promise<number> {
-  parseExecutionId(id, 'id');
+async function cancelFlow(session: Session, options: CancelOptions, given: string): Promise<number> {
+  checkId(given);
   const { by, policy, wait } = options;
   const request = {
     reason: readReason(options.reason, {}),
     ...(by === undefined ? {} : { by }),
-    ...(policy === undefined ? {} : { policy: parsePolicy(policy) }),
+    ...(policy === undefined ? {} : { policy }),
     // Leaving before the members are cancelled would leave that to another process, which may not exist.
     wait: wait ? ('end' as const) : ('members' as const),
     signal: session.interrupted,
   };
-  const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.flows.cancel(id, request));
-  const [words, tone] = wordsOf(answer);
-  session.printer.result({ flowId: id, ...answer }, [[[`${id}  `], [words, tone]]]);
+  const answer = await withEngine(session, { listen: 'off' }, async (engine) => {
+    const flowId = await flowIdOf(engine, session, given);
+    const cancelled = await engine.flows.cancel(flowId, request);
+    const short = await shortIds(engine, session, flowId);
+    session.printer.result({ flowId, ...cancelled }, [[[`${short(flowId)}  `], wordsOf(cancelled)]]);
+    return cancelled;
+  });
   if (answer.outcome === 'not_found') return EXIT.notFound;
   return answer.outcome === 'already_ended' ? EXIT.refused : EXIT.ok;
 }
 
-function parsePolicy(text: string): CancelFlowPolicy {
-  const policy = CANCEL_FLOW_POLICIES.find((known) => known === text);
-  if (policy !== undefined) return policy;
-  throw new UsageError(`--policy must be one of ${CANCEL_FLOW_POLICIES.join(', ')}.`);
-}
-
-function wordsOf(answer: CancelFlowOutcome): [string, Tone] {
+function wordsOf(answer: CancelFlowOutcome): Span {
   switch (answer.outcome) {
     case 'cancelled': {
       const { length } = answer.cancelled;

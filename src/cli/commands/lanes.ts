@@ -2,20 +2,17 @@
  * `flowfabric lanes`: the queues, how much waits in each and how fast it is processed; pausing one and resuming it. The
  * list is one object per line as JSON.
  */
+import type { Connection } from '../../connect/connection.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { LaneSnapshot } from '../../contract/operations.ts';
 import { BY_OPTION, type CommandSpec } from '../command.ts';
+import { laneLines } from '../drawing/lane.ts';
 import { EXIT } from '../exit-codes.ts';
-import type { Span } from '../style.ts';
-import { tableRows } from '../printer.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import { shortDuration } from '../../contract/shape/duration.ts';
-import { cutLine, instant } from '../wording.ts';
 
-const HEADINGS = ['LANE', 'STATE', 'DEPTH', 'RUNNING', 'OLDEST', 'ARRIVALS/S', 'COMPLETIONS/S', 'PAUSED'];
-/** Of the note on a pause; the rest is in the JSON. */
-const PAUSE_CHARACTERS = 100;
+const NO_LANES =
+  'there is no lane yet: the first submit creates one. Try: flowfabric submit TASK --lane mail';
 /** Pages of lanes that are listed; a longer table is of no use. */
 const PAGES_MAX = 100;
 
@@ -56,47 +53,30 @@ export const lanes: CommandSpec = {
 
 async function list(session: Session): Promise<number> {
   const { printer } = session;
-  const all = await withEngine(session, { listen: 'off' }, async (engine) => {
-    const found: LaneSnapshot[] = [];
-    let cursor: string | null = null;
-    for (let pages = 0; pages < PAGES_MAX; pages += 1) {
-      const page = await engine.lanes.list({
-        limit: LIMITS.listPage,
-        ...(cursor === null ? {} : { cursor: cursor as string }),
-      });
-      found.push(...page.lanes);
-      cursor = page.cursor;
-      if (cursor === null) return found;
-    }
-    printer.note(`only the first ${found.length} lanes are listed.`);
-    return found;
-  });
-  if (all.length === 0) printer.note('there is no lane yet: the first submit creates one.');
-  if (printer.format === 'json') for (const lane of all) printer.result(lane, []);
-  else if (all.length > 0) {
-    const heading = HEADINGS.map((text): Span => [text, 'dim']);
-    printer.result(all, tableRows([heading, ...all.map(cellsOf)], []));
-  }
+  const { all, nowMs } = await withEngine(session, { listen: 'off' }, async (engine) => ({
+    all: await readLanes(engine, session),
+    nowMs: await engine.upkeep.serverTimeMs(),
+  }));
+  if (all.length === 0) printer.note(NO_LANES);
+  printer.list(all, laneLines(all, nowMs, printer.columns));
   return EXIT.ok;
 }
 
-function cellsOf(lane: LaneSnapshot): Span[] {
-  return [
-    [printable(lane.lane)],
-    lane.paused ? ['paused', 'warn'] : ['open'],
-    [`${lane.depth}${lane.depthIsCapped ? '+' : ''}`],
-    [String(lane.running)],
-    [lane.oldestAgeMs === null ? '-' : shortDuration(lane.oldestAgeMs)],
-    [lane.arrivalRate.toFixed(1)],
-    [lane.completionRate.toFixed(1)],
-    [cutLine(pauseOf(lane), PAUSE_CHARACTERS)],
-  ];
-}
-
-function pauseOf({ pausedAtMs, pausedBy, pauseReason }: LaneSnapshot): string {
-  if (pausedAtMs === null) return '';
-  const by = pausedBy === null ? '' : ` by ${pausedBy}`;
-  return `since ${instant(pausedAtMs)}${by}${pauseReason === null ? '' : `: ${pauseReason}`}`;
+/** All lanes, page by page, up to a limit that is noted. */
+async function readLanes(engine: Connection, { printer }: Session): Promise<LaneSnapshot[]> {
+  const found: LaneSnapshot[] = [];
+  let cursor: string | null = null;
+  for (let pages = 0; pages < PAGES_MAX; pages += 1) {
+    const page = await engine.lanes.list({
+      limit: LIMITS.listPage,
+      ...(cursor === null ? {} : { cursor: cursor as string }),
+    });
+    found.push(...page.lanes);
+    cursor = page.cursor;
+    if (cursor === null) return found;
+  }
+  printer.note(`only the first ${found.length} lanes are listed.`);
+  return found;
 }
 
 interface PauseOptions {

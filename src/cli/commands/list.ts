@@ -6,7 +6,7 @@ import type { Connection } from '../../connect/connection.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { ExecutionFilter, ExecutionSummary } from '../../contract/operations.ts';
 import { CURSOR_OPTION, type CommandSpec } from '../command.ts';
-import { headingRow, readPage, summaryLines, type Walk } from '../execution-table.ts';
+import { executionTable, readPage, summaryRows, type Walk } from '../execution-table.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import {
   FILTER_OPTIONS,
@@ -18,8 +18,12 @@ import {
   type FilterOptions,
 } from '../filter-options.ts';
 import { DEFAULT_LIMIT, LIMIT_OPTION, parseLimit } from '../input.ts';
+import { shortIds } from '../short-ids.ts';
 import { withEngine, type Session } from '../session.ts';
 import { commandLine, thousands } from '../wording.ts';
+
+const NO_EXECUTIONS = "there are no executions yet. Submit one: flowfabric submit TASK --input '{}'";
+const NOTHING_MATCHES = 'no execution matches. Omit a condition, or list all: flowfabric list';
 
 interface ListOptions extends FilterOptions {
   limit?: string;
@@ -45,9 +49,9 @@ async function run(session: Session, options: ListOptions): Promise<number> {
     throw new UsageError('--all prints everything: omit --limit.');
   const limit = parseLimit(options.limit);
   return withEngine(session, { listen: 'off' }, async (engine) => {
-    const filter = await readFilter(options, engine.upkeep, impliedStates(options));
+    const filter = await readFilter(options, engine, session, impliedStates(options));
     const nowMs = session.printer.format === 'json' ? 0 : await engine.upkeep.serverTimeMs();
-    const print = listPrinter(session, nowMs);
+    const print = listPrinter(engine, session, nowMs);
     const walk = { filter, cursor: options.cursor ?? null, session };
     try {
       const { cursor, found } = options.all
@@ -62,7 +66,7 @@ async function run(session: Session, options: ListOptions): Promise<number> {
   });
 }
 
-type Print = (executions: readonly ExecutionSummary[]) => void;
+type Print = (executions: readonly ExecutionSummary[]) => Promise<void>;
 
 interface Walked {
   cursor: string | null;
@@ -75,7 +79,7 @@ async function printPage(
   { limit, print }: { limit: number; print: Print },
 ): Promise<Walked> {
   const { executions, cursor } = await readPage(engine, walk, limit);
-  print(executions);
+  await print(executions);
   return { cursor, found: executions.length };
 }
 
@@ -90,25 +94,19 @@ async function printAll(engine: Connection, walk: Walk, print: Print): Promise<W
       limit: LIMITS.listPage,
       ...(cursor === null ? {} : { cursor }),
     });
-    print(page.executions);
+    await print(page.executions);
     found += page.executions.length;
     cursor = page.cursor;
   } while (cursor !== null && !session.interrupted.aborted);
   return { cursor, found };
 }
 
-function listPrinter({ printer }: Session, nowMs: number): Print {
-  if (printer.format === 'json')
-    return (executions) => {
-      for (const execution of executions) printer.result(execution, []);
-    };
-  const widths: number[] = [];
-  let heading = headingRow();
-  return (executions) => {
-    if (executions.length === 0) return;
-    const lines = summaryLines(executions, { nowMs, columns: printer.columns, heading, widths });
-    printer.result(executions, lines);
-    heading = [];
+function listPrinter(engine: Connection, session: Session, nowMs: number): Print {
+  const { printer } = session;
+  const table = executionTable(printer.columns);
+  return async (executions) => {
+    const short = await shortIds(engine, session, executions);
+    printer.list(executions, table.lines(summaryRows(executions, nowMs, short)));
   };
 }
 
@@ -121,7 +119,7 @@ interface Rest extends Walked {
 function printRest({ filter, cursor, found, limit }: Rest, session: Session): void {
   const { printer } = session;
   if (cursor === null) {
-    if (found === 0) printer.note('nothing found.');
+    if (found === 0) printer.note(Object.keys(filter).length === 0 ? NO_EXECUTIONS : NOTHING_MATCHES);
     return;
   }
   const words = ['flowfabric', 'list', ...schemaWords(session), ...filterWords(filter)];

@@ -2,16 +2,16 @@
  * `flowfabric replay`: runs executions again after they have ended, from the failed step or from the start. Prints one line
  * per id, in the order given, and exits with the worst code among them; or acts on every execution that matches a filter.
  */
-import { parseExecutionId } from '../../contract/ids.ts';
 import type { ReplayOutcome, ReplayRequest } from '../../contract/operations.ts';
 import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, readReason, targetOf, type BulkOptions } from '../bulk.ts';
+import { actOnIds } from '../by-ids.ts';
 import { AN_ID, BY_OPTION, IDS_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
-import { EXIT, UsageError } from '../exit-codes.ts';
-import type { Line, Tone } from '../style.ts';
-import { withEngine, type Session } from '../session.ts';
+import { EXIT } from '../exit-codes.ts';
+import type { Span } from '../style.ts';
+import type { Session } from '../session.ts';
 
 interface ReplayOptions extends BulkOptions {
-  from?: string;
+  from?: NonNullable<ReplayRequest['from']>;
   reason?: string;
   by?: string;
 }
@@ -22,7 +22,11 @@ export const replay: CommandSpec = {
   description: `Run executions again after they have ended. Their history is kept.\n${FILTER_NOTE}`,
   arguments: [IDS_ARGUMENT],
   options: [
-    ['--from <place>', 'failed_step keeps finished steps, start repeats all (default: failed_step)'],
+    [
+      '--from <place>',
+      'failed_step keeps finished steps, start repeats all (default: failed_step)',
+      { choices: ['failed_step', 'start'] },
+    ],
     REASON_OPTION,
     BY_OPTION,
     ...BULK_OPTIONS,
@@ -36,21 +40,18 @@ export const replay: CommandSpec = {
 
 async function run(session: Session, options: ReplayOptions, ids: readonly string[]): Promise<number> {
   const target = targetOf(ids, options);
-  for (const id of ids) parseExecutionId(id, 'id');
   const { from, by } = options;
-  if (from !== undefined && from !== 'start' && from !== 'failed_step')
-    throw new UsageError('--from must be failed_step or start.');
   const request: ReplayRequest = {
     reason: readReason(options.reason, options),
     ...(from === undefined ? {} : { from }),
     ...(by === undefined ? {} : { by }),
   };
   if (target === 'filter') return replayMatching(request, options, session);
-  const answers = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.executions.replay(ids, request),
-  );
-  for (const answer of answers) session.printer.result(answer, [lineOf(answer)]);
-  return Math.max(...answers.map(codeOf));
+  return actOnIds(session, ids, {
+    act: (engine, whole) => engine.executions.replay(whole, request),
+    wordsOf,
+    codeOf,
+  });
 }
 
 function replayMatching(request: ReplayRequest, options: ReplayOptions, session: Session): Promise<number> {
@@ -70,12 +71,7 @@ function codeOf({ outcome }: ReplayOutcome): number {
   return outcome === 'replayed' ? EXIT.ok : EXIT.refused;
 }
 
-function lineOf(answer: ReplayOutcome): Line {
-  const [words, tone] = wordsOf(answer);
-  return [[`${answer.executionId}  `], [words, tone]];
-}
-
-function wordsOf(answer: ReplayOutcome): [string, Tone] {
+function wordsOf(answer: ReplayOutcome): Span {
   switch (answer.outcome) {
     case 'replayed':
       return [`replayed (replay ${answer.replayCount})`, 'good'];

@@ -3,11 +3,11 @@
  * runs it again, unless no takeover is left.
  */
 import type { RevokeOutcome } from '../../contract/executions.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
 import { readReason } from '../bulk.ts';
 import { AN_ID, BY_OPTION, ID_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { withEngine, type Session } from '../session.ts';
+import { checkId, executionIdOf, shortIds } from '../short-ids.ts';
 import type { Span } from '../style.ts';
 
 interface RevokeOptions {
@@ -28,18 +28,21 @@ export const revokeLease: CommandSpec = {
   action: run,
 };
 
-async function run(session: Session, options: RevokeOptions, id: string): Promise<number> {
-  parseExecutionId(id, 'id');
+async function run(session: Session, options: RevokeOptions, given: string): Promise<number> {
+  checkId(given);
   const { lease, by } = options;
   const request = {
     reason: readReason(options.reason, {}),
     ...(lease === undefined ? {} : { leaseId: lease }),
     ...(by === undefined ? {} : { by }),
   };
-  const answer = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.executions.revokeLease(id, request),
-  );
-  session.printer.result({ executionId: id, ...answer }, [[[`${id}  `], wordsOf(answer)]]);
+  const answer = await withEngine(session, { listen: 'off' }, async (engine) => {
+    const executionId = await executionIdOf(engine, session, given);
+    const revoked = await engine.executions.revokeLease(executionId, request);
+    const short = await shortIds(engine, session, executionId);
+    session.printer.result({ executionId, ...revoked }, [[[`${short(executionId)}  `], wordsOf(revoked)]]);
+    return revoked;
+  });
   if (answer.outcome === 'not_found') return EXIT.notFound;
   return answer.outcome === 'revoked' || answer.outcome === 'reclaims_exhausted' ? EXIT.ok : EXIT.refused;
 }

@@ -2,15 +2,14 @@
  * `flowfabric set-tags`: adds, replaces and removes tags of an execution, and prints the tags it has afterwards. With --json
  * it prints one object.
  */
-import { EngineError } from '../../contract/errors.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
 import type { TagsRequest } from '../../contract/operations.ts';
 import { AN_ID, BY_OPTION, ID_ARGUMENT, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { parseTags } from '../input.ts';
 import type { Line } from '../style.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
+import { checkId, executionIdOf, noExecution } from '../short-ids.ts';
 
 interface TagOptions {
   remove?: string[];
@@ -23,7 +22,7 @@ export const setTags: CommandSpec = {
   summary: 'change the tags of an execution',
   description: 'Add, replace and remove tags of an execution, and print its tags.',
   arguments: [ID_ARGUMENT, ['[key=value...]', 'tags to add or replace']],
-  options: [['--remove <key>', 'a tag to remove', { repeatable: true }], BY_OPTION],
+  options: [['--remove <key>', 'a tag to remove', { isRepeatable: true }], BY_OPTION],
   examples: [`flowfabric set-tags ${AN_ID} ticket=4711 --remove draft`],
   action: run,
 };
@@ -31,20 +30,23 @@ export const setTags: CommandSpec = {
 async function run(
   session: Session,
   options: TagOptions,
-  id: string,
-  given: readonly string[],
+  given: string,
+  pairs: readonly string[],
 ): Promise<number> {
-  parseExecutionId(id, 'id');
-  const request = readRequest(given, options);
-  const answer = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.executions.setTags(id, request),
-  );
-  if (answer.outcome === 'not_found')
-    throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
-  const pairs = Object.entries(answer.tags).map(([key, value]) => printable(`${key}=${value}`));
-  const lines = pairs.toSorted().map((pair): Line => [[pair]]);
-  session.printer.result({ executionId: id, ...answer }, lines);
-  return EXIT.ok;
+  checkId(given);
+  const request = readRequest(pairs, options);
+  return withEngine(session, { listen: 'off' }, async (engine) => {
+    const executionId = await executionIdOf(engine, session, given);
+    const answer = await engine.executions.setTags(executionId, request);
+    if (answer.outcome === 'not_found') throw await noExecution(engine, given);
+    const tags = Object.entries(answer.tags).map(([key, value]) => printable(`${key}=${value}`));
+    session.printer.result(
+      { executionId, ...answer },
+      tags.toSorted().map((tag): Line => [[tag]]),
+    );
+    if (tags.length === 0) session.printer.note('it has no tags.');
+    return EXIT.ok;
+  });
 }
 
 function readRequest(pairs: readonly string[], { remove = [], by }: TagOptions): TagsRequest {

@@ -8,17 +8,25 @@ import type { CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { parseDuration } from '../input.ts';
 import type { Span, Tone } from '../style.ts';
-import { tableRows } from '../printer.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
+import { column, tableOf } from '../table.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
-import { instant } from '../wording.ts';
 
 interface RotateOptions {
   grace?: string;
 }
 
-const HEADINGS = ['KEY', 'STATE', 'SECRET', 'MADE', 'GOOD UNTIL'];
+const NO_KEYS =
+  'there is no key yet: the first token creates one. Try: flowfabric waitpoints issue-token ID WAITPOINT';
+
+const COLUMNS = [
+  column('KEY', 'whole'),
+  column('STATE', 'whole'),
+  column('SECRET', 'whole'),
+  column('AGE', 'number'),
+  column('LEFT', 'number'),
+];
 const STATE_TONES: Partial<Record<SigningKey['state'], Tone>> = { signing: 'good', revoked: 'warn' };
 
 export const signingKeys: CommandSpec = {
@@ -61,27 +69,25 @@ export const signingKeys: CommandSpec = {
 async function list(session: Session): Promise<number> {
   const { printer } = session;
   const signingSecret = session.signingSecrets();
-  const keys = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
-    engine.signingKeys.list(),
-  );
-  if (keys.length === 0) printer.note('there is no key yet: the first token creates one.');
-  if (printer.format === 'json') {
-    for (const key of keys) printer.result(key, []);
-  } else if (keys.length > 0) {
-    const heading = HEADINGS.map((text): Span => [text, 'dim']);
-    printer.result(keys, tableRows([heading, ...keys.map(cellsOf)], []));
-  }
+  const { keys, nowMs } = await withEngine(session, { listen: 'off', signingSecret }, async (engine) => ({
+    keys: await engine.signingKeys.list(),
+    nowMs: await engine.upkeep.serverTimeMs(),
+  }));
+  if (keys.length === 0) printer.note(NO_KEYS);
+  const rows = keys.map((key) => cellsOf(key, nowMs));
+  printer.list(keys, tableOf(COLUMNS, rows, printer.columns));
   return EXIT.ok;
 }
 
-function cellsOf({ kid, state, secret, createdAtMs, verifiesUntilMs, revokedAtMs }: SigningKey): Span[] {
-  const endMs = revokedAtMs ?? verifiesUntilMs;
+function cellsOf(key: SigningKey, nowMs: number): Span[] {
+  const { kid, state, secret, createdAtMs, verifiesUntilMs } = key;
+  const leftMs = verifiesUntilMs === null || state === 'revoked' ? null : verifiesUntilMs - nowMs;
   return [
     [kid],
     [state, STATE_TONES[state] ?? 'plain'],
     secret === 'known' ? ['known'] : ['not here', 'warn'],
-    [instant(createdAtMs)],
-    [endMs === null ? '-' : instant(endMs)],
+    [shortDuration(nowMs - createdAtMs)],
+    [leftMs === null || leftMs <= 0 ? '-' : shortDuration(leftMs)],
   ];
 }
 
@@ -89,7 +95,7 @@ async function rotate(session: Session, { grace }: RotateOptions): Promise<numbe
   const request =
     grace === undefined
       ? {}
-      : { graceMs: parseDuration(grace === '0' ? '0s' : grace, '--grace', LIMITS.tokenMs) };
+      : { grace: parseDuration(grace === '0' ? '0s' : grace, '--grace', LIMITS.tokenMs) };
   const signingSecret = session.signingSecrets();
   const rotated = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
     engine.signingKeys.rotate(request),
@@ -99,7 +105,7 @@ async function rotate(session: Session, { grace }: RotateOptions): Promise<numbe
     [[`${kid}  `], ['signs new tokens', 'good']],
     ...(previousKid === null
       ? []
-      : [[[`${previousKid}  `], [`its tokens ${restOf(request.graceMs)}`]] as const]),
+      : [[[`${previousKid}  `], [`its tokens ${restOf(request.grace)}`]] as const]),
   ]);
   return EXIT.ok;
 }

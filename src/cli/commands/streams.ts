@@ -6,22 +6,22 @@ import { once } from 'node:events';
 import type { Connection } from '../../connect/connection.ts';
 import { EngineError, isEngineError } from '../../contract/errors.ts';
 import type { ExecutionEnd } from '../../contract/executions.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
 import type { StreamCloseReason, StreamItem } from '../../contract/streams.ts';
 import { startOf } from '../../engine/streams/cursor.ts';
 import { AN_ID, ID_ARGUMENT, type CommandSpec, type OptionSpec } from '../command.ts';
-import { EXIT, UsageError } from '../exit-codes.ts';
+import { EXIT } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import { parseWhole } from '../input.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
+import { checkId, executionIdOf } from '../short-ids.ts';
 import { jsonOf, StreamScreen } from '../drawing/stream.ts';
 import { commandLine, whyOf } from '../wording.ts';
 
 interface StreamOptions {
   from?: string;
   attempt?: string;
-  mode?: string;
+  mode?: (typeof MODES)[number];
   /** False with --no-follow, and for `read`. */
   follow: boolean;
 }
@@ -32,7 +32,7 @@ const ATTEMPT = { min: 1, max: 1_000_000_000 };
 const TAIL_OPTIONS: readonly OptionSpec[] = [
   ['--from <cursor>', 'start after this cursor; or start (default: start)'],
   ['--attempt <n>', 'only this attempt, 1 for the first'],
-  ['--mode <mode>', 'all, or durable to omit best-effort frames (default: all)'],
+  ['--mode <mode>', 'all, or durable to omit best-effort frames (default: all)', { choices: MODES }],
 ];
 
 export const streams: CommandSpec = {
@@ -80,24 +80,22 @@ interface Place {
   seq: number;
 }
 
-async function run(session: Session, options: StreamOptions, id: string): Promise<number> {
-  parseExecutionId(id, 'id');
-  const asked = readOptions(id, options);
+async function run(session: Session, options: StreamOptions, given: string): Promise<number> {
+  checkId(given);
+  const checked = readOptions(given, options);
   return withEngine(session, { listen: options.follow ? 'on' : 'off' }, async (engine) => {
+    const asked = { ...checked, id: await executionIdOf(engine, session, given) };
     const end = options.follow ? null : await placeOfEnd(engine, asked);
     const closed = await print(engine, asked, end, session);
-    session.interrupted.throwIfAborted();
     return verdict(engine, asked, closed, session);
   });
 }
 
 function readOptions(id: string, options: StreamOptions): Asked {
   const { attempt, from = 'start', mode = 'all' } = options;
-  const known = MODES.find((name) => name === mode);
-  if (known === undefined) throw new UsageError(`--mode must be one of ${MODES.join(', ')}.`);
   const attemptIndex = attempt === undefined ? null : parseWhole(attempt, '--attempt', ATTEMPT) - 1;
   const after = from === 'start' ? undefined : from;
-  return { id, options, attemptIndex, after, mode: known, start: readStart(after, attemptIndex) };
+  return { id, options, attemptIndex, after, mode, start: readStart(after, attemptIndex) };
 }
 
 /** Checked before the database is asked, so that the message can name the option. */
@@ -161,6 +159,7 @@ async function print(
       const isLast = item.type === 'closed' && item.attemptIndex === end?.attemptIndex;
       if (end !== null && (isLast || isReached(placeOf(item), end))) break;
     }
+    session.interrupted.throwIfAborted();
     reader.end(closed === null && end !== null ? 'open' : 'over');
     return closed;
   } catch (error) {
@@ -241,7 +240,7 @@ async function verdict(
     throw new EngineError('not_found', `There is no execution ${printable(id)} any more.`);
   if (attemptIndex !== null && attemptIndex > snapshot.attemptIndex && options.follow)
     throw new EngineError('not_found', `It ended, and there was no attempt ${attemptIndex + 1}.`);
-  if (snapshot.state.lifecyclePhase !== 'terminal') return options.follow ? EXIT.failed : EXIT.ok;
+  if (snapshot.stateVector.lifecyclePhase !== 'terminal') return options.follow ? EXIT.failed : EXIT.ok;
   const end = (await engine.executions.result(id)) as ExecutionEnd;
   if (end.outcome === 'success') return EXIT.ok;
   const explanation = await engine.executions.explain(id);

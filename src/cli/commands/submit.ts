@@ -9,8 +9,10 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { parseDuration, parseTags, parseWhole, readInput } from '../input.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
+import { shortIds } from '../short-ids.ts';
+import { commandLine } from '../wording.ts';
 
 interface SubmitOptions {
   input?: string;
@@ -39,7 +41,7 @@ export const submit: CommandSpec = {
     ['--lane <name>', 'the lane'],
     ['--priority <n>', `0 to ${LIMITS.priority}, higher first`],
     ['--namespace <name>', 'the namespace'],
-    ['--tag <key=value>', 'a tag', { repeatable: true }],
+    ['--tag <key=value>', 'a tag', { isRepeatable: true }],
     ['--delay <duration>', 'start no sooner than this, such as 90s, 5m, 1h30m'],
     ['--deadline <duration>', 'expire unless it has ended by then'],
     ['--key <key>', 'an idempotency key: the same key submits nothing again'],
@@ -66,10 +68,12 @@ async function run(session: Session, options: SubmitOptions, kind: string): Prom
   const request = await toRequest(kind, options);
   return withEngine(session, { listen: options.wait ? 'on' : 'off' }, async (engine) => {
     const submitted = await engine.executions.submit(request);
+    const short = await shortIds(engine, session, submitted);
+    const name = short(submitted.executionId);
     if (submitted.outcome === 'duplicate')
-      session.printer.note(`${submitted.executionId} already exists; nothing was submitted.`);
-    if (options.wait) return waitForEnd(engine, submitted, session, timeoutMs);
-    session.printer.result(submitted, [[[submitted.executionId]]]);
+      session.printer.note(`${name} already exists; nothing was submitted.`);
+    if (options.wait) return waitForEnd(engine, { submitted, name, timeoutMs }, session);
+    session.printer.result(submitted, [[[name]]]);
     return EXIT.ok;
   });
 }
@@ -84,30 +88,34 @@ async function toRequest(kind: string, options: SubmitOptions): Promise<SubmitRe
     ...(key === undefined ? {} : { idempotencyKey: key }),
     ...(deadline === undefined
       ? {}
-      : { policy: { deadlineMs: parseDuration(deadline, '--deadline', LIMITS.delayMs) } }),
+      : { policy: { deadline: parseDuration(deadline, '--deadline', LIMITS.delayMs) } }),
     ...(tag === undefined ? {} : { tags: parseTags(tag) }),
     ...(priority === undefined
       ? {}
       : { priority: parseWhole(priority, '--priority', { min: 0, max: LIMITS.priority }) }),
-    ...(delay === undefined ? {} : { delayMs: parseDuration(delay, '--delay', LIMITS.delayMs) }),
+    ...(delay === undefined ? {} : { delay: parseDuration(delay, '--delay', LIMITS.delayMs) }),
     ...(input === undefined ? {} : { payload: await readInput(input, '--input') }),
   };
 }
 
-async function waitForEnd(
-  engine: Connection,
-  submitted: SubmitResult,
-  session: Session,
-  timeoutMs: number | undefined,
-): Promise<number> {
+interface Awaited {
+  submitted: SubmitResult;
+  /** How its id is printed. */
+  name: string;
+  timeoutMs: number | undefined;
+}
+
+async function waitForEnd(engine: Connection, awaited: Awaited, session: Session): Promise<number> {
+  const { submitted, name, timeoutMs } = awaited;
   const { executionId } = submitted;
   const { printer } = session;
   const limit = timeoutMs === undefined ? undefined : AbortSignal.timeout(timeoutMs);
-  const continues = `${executionId} continues; see \`flowfabric describe '${executionId}'\`.`;
-  printer.note(`waiting for ${executionId}`);
+  const command = commandLine(['flowfabric', 'describe', name]);
+  const continues = `${name} continues; see \`${command}\`.`;
+  printer.note(`waiting for ${name}`);
   try {
     const signal = limit === undefined ? session.interrupted : AbortSignal.any([session.interrupted, limit]);
-    return printEnd(submitted, await engine.executions.wait(executionId, { signal }), session);
+    return printEnd(awaited, await engine.executions.wait(executionId, { signal }), session);
   } catch (error) {
     if (session.interrupted.aborted) printer.note(`Interrupted. ${continues}`);
     if (session.interrupted.aborted || limit?.aborted !== true) throw error;
@@ -117,7 +125,7 @@ async function waitForEnd(
   }
 }
 
-function printEnd(submitted: SubmitResult, end: ExecutionEnd, { printer }: Session): number {
+function printEnd({ submitted, name }: Awaited, end: ExecutionEnd, { printer }: Session): number {
   const whole = { ...submitted, end };
   if (end.outcome === 'success') {
     printer.result(whole, [[[JSON.stringify(end.result)]]]);
@@ -125,6 +133,6 @@ function printEnd(submitted: SubmitResult, end: ExecutionEnd, { printer }: Sessi
   }
   if (printer.format === 'json') printer.result(whole, []);
   const why = end.message === null ? '' : `: ${printable(end.message)}`;
-  printer.note(`${submitted.executionId} ended as ${end.outcome}${why}`);
+  printer.note(`${name} ended as ${end.outcome}${why}`);
   return EXIT.failed;
 }

@@ -5,8 +5,7 @@
  */
 import { userInfo } from 'node:os';
 import type { Connection } from '../../connect/connection.ts';
-import { EngineError, isEngineError } from '../../contract/errors.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
+import { isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { TokenRequest, WaitpointPage } from '../../contract/signals.ts';
 import { AN_ID, CURSOR_OPTION, ID_ARGUMENT, type CommandSpec } from '../command.ts';
@@ -19,14 +18,13 @@ import {
   readSignal,
   type SignalOptions,
 } from '../delivery.ts';
-import { WAITPOINT_HEADINGS, waitpointCells } from '../drawing/waitpoint.ts';
+import { waitpointLines } from '../drawing/waitpoint.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import { DEFAULT_LIMIT, parseDuration, parseLimit, readInput } from '../input.ts';
-import { tableRows } from '../printer.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 import { withEngine, type Session } from '../session.ts';
-import type { Span } from '../style.ts';
+import { checkId, executionIdOf, noExecution, shortIds } from '../short-ids.ts';
 import { commandLine } from '../wording.ts';
 
 interface ListOptions {
@@ -47,6 +45,9 @@ interface TokenOptions {
   link?: string;
 }
 
+const NO_WAITS =
+  'nothing is waiting for a signal. A handler waits with ctx.waitFor(name); see also: flowfabric list';
+
 const WAITPOINT_ARGUMENT = ['<waitpoint>', 'the name of the waitpoint'] as const;
 
 export const waitpoints: CommandSpec = {
@@ -61,7 +62,7 @@ export const waitpoints: CommandSpec = {
       description:
         'List the waitpoints that executions are suspended on, longest wait first;\n' +
         'or all open waitpoints of one execution.',
-      arguments: [['[id]', 'only of this execution, {fp:N}:uuid; quote it in a shell']],
+      arguments: [['[id]', 'only of this execution: its id, or the beginning of it']],
       options: [
         ['--limit <n>', `of how many executions, 1 to ${LIMITS.listPage} (default: ${DEFAULT_LIMIT})`],
         CURSOR_OPTION,
@@ -118,42 +119,35 @@ export const waitpoints: CommandSpec = {
   ],
 };
 
-async function list(session: Session, options: ListOptions, id: string | undefined): Promise<number> {
-  if (id !== undefined) parseExecutionId(id, 'id');
+async function list(session: Session, options: ListOptions, given: string | undefined): Promise<number> {
+  if (given !== undefined) checkId(given);
   const { cursor } = options;
-  if (id !== undefined && (cursor ?? options.limit) !== undefined)
+  if (given !== undefined && (cursor ?? options.limit) !== undefined)
     throw new UsageError('--limit and --cursor apply only to the list of all executions.');
   const limit = parseLimit(options.limit);
-  const request =
-    id === undefined ? { limit, ...(cursor === undefined ? {} : { cursor }) } : { executionId: id };
   const signingSecret = session.signingSecrets();
-  const { page, nowMs } = await withEngine(session, { listen: 'off', signingSecret }, async (engine) => {
-    const found = await engine.waitpoints.list(request);
-    if (id !== undefined && found.waitpoints.length === 0) await refuseUnknown(engine, id);
-    return { page: found, nowMs: await engine.upkeep.serverTimeMs() };
+  await withEngine(session, { listen: 'off', signingSecret }, async (engine) => {
+    const id = given === undefined ? undefined : await executionIdOf(engine, session, given);
+    const request =
+      id === undefined ? { limit, ...(cursor === undefined ? {} : { cursor }) } : { executionId: id };
+    const page = await engine.waitpoints.list(request);
+    if (id !== undefined && page.waitpoints.length === 0) await refuseUnknown(engine, id);
+    const { waitpoints: found } = page;
+    const nowMs = await engine.upkeep.serverTimeMs();
+    const short = await shortIds(engine, session, [found, id]);
+    const { printer } = session;
+    printer.list(found, waitpointLines(found, { nowMs, short, width: printer.columns }));
+    printRest({ id: id === undefined ? undefined : short(id), limit, page }, session);
   }).catch((error: unknown) => {
     throw isEngineError(error) && error.code === 'invalid_cursor'
       ? new UsageError(error.message.replace(/^cursor/, '--cursor'))
       : error;
   });
-  print(page, nowMs, session);
-  printRest({ id, limit, page }, session);
   return EXIT.ok;
 }
 
 async function refuseUnknown(engine: Connection, id: string): Promise<void> {
-  if ((await engine.executions.describe(id)) === null)
-    throw new EngineError('not_found', `There is no execution ${printable(id)}.`);
-}
-
-function print({ waitpoints: found }: WaitpointPage, nowMs: number, { printer }: Session): void {
-  if (printer.format === 'json') {
-    for (const waitpoint of found) printer.result(waitpoint, []);
-  } else if (found.length > 0) {
-    const heading = WAITPOINT_HEADINGS.map((text): Span => [text, 'dim']);
-    const rows = found.map((waitpoint) => waitpointCells(waitpoint, nowMs));
-    printer.result(found, tableRows([heading, ...rows], []));
-  }
+  if ((await engine.executions.describe(id)) === null) throw await noExecution(engine, id);
 }
 
 interface Listed {
@@ -169,7 +163,7 @@ function printRest({ id, limit, page: { waitpoints: found, cursor } }: Listed, s
     const words = ['flowfabric', 'waitpoints', 'list', ...schemaWords(session), ...paged, '--cursor', cursor];
     printer.next('there may be more; continue with', cursor, commandLine(words));
   } else if (found.length === 0) {
-    printer.note(id === undefined ? 'nothing is waiting.' : `${printable(id)} has no open waitpoint.`);
+    printer.note(id === undefined ? NO_WAITS : `${id} has no open waitpoint. See: flowfabric explain ${id}`);
   }
 }
 
@@ -179,10 +173,10 @@ async function approve(
   id: string,
   waitpoint: string,
 ): Promise<number> {
-  parseExecutionId(id, 'id');
+  checkId(id);
   const request = { by: options.by ?? userName(), ...(await readSignal(options)) };
-  const answer = await withEngine(session, { listen: 'off' }, (engine) =>
-    engine.waitpoints.approve(id, waitpoint, request),
+  const answer = await withEngine(session, { listen: 'off' }, async (engine) =>
+    engine.waitpoints.approve(await executionIdOf(engine, session, id), waitpoint, request),
   ).catch((error: unknown) => {
     throw asOption(error, '--source');
   });
@@ -204,11 +198,11 @@ async function issueToken(
   id: string,
   waitpoint: string,
 ): Promise<number> {
-  parseExecutionId(id, 'id');
+  checkId(id);
   const request = await readTokenRequest(options);
   const signingSecret = session.signingSecrets();
-  const issued = await withEngine(session, { listen: 'off', signingSecret }, (engine) =>
-    engine.waitpoints.issueToken(id, waitpoint, request),
+  const issued = await withEngine(session, { listen: 'off', signingSecret }, async (engine) =>
+    engine.waitpoints.issueToken(await executionIdOf(engine, session, id), waitpoint, request),
   ).catch((error: unknown) => {
     throw asOption(error, '--for');
   });
@@ -222,7 +216,7 @@ async function readTokenRequest(options: TokenOptions): Promise<TokenRequest> {
   const more = payload === undefined ? {} : { payload: await readInput(payload, '--payload') };
   return {
     ...(options.for === undefined ? {} : { source: parseSource(options.for, '--for') }),
-    ...(expires === undefined ? {} : { expiresInMs: parseDuration(expires, '--expires', LIMITS.tokenMs) }),
+    ...(expires === undefined ? {} : { expiresIn: parseDuration(expires, '--expires', LIMITS.tokenMs) }),
     ...(says === undefined ? {} : { signal: { name: says, ...more } }),
     ...(once ? { use: 'once' as const } : {}),
     ...(link === undefined ? {} : { linkTo: link }),
@@ -232,11 +226,15 @@ async function readTokenRequest(options: TokenOptions): Promise<TokenRequest> {
 async function revokeTokens(
   session: Session,
   _options: object,
-  id: string,
+  given: string,
   waitpoint: string,
 ): Promise<number> {
-  parseExecutionId(id, 'id');
-  await withEngine(session, { listen: 'off' }, (engine) => engine.waitpoints.revokeTokens(id, waitpoint));
+  checkId(given);
+  const id = await withEngine(session, { listen: 'off' }, async (engine) => {
+    const executionId = await executionIdOf(engine, session, given);
+    await engine.waitpoints.revokeTokens(executionId, waitpoint);
+    return executionId;
+  });
   const revoked = `tokens of ${printable(waitpoint)} issued so far are no longer valid`;
   session.printer.result({ executionId: id, waitpoint, outcome: 'revoked' }, [[[revoked, 'good']]]);
   return EXIT.ok;

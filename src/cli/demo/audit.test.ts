@@ -42,7 +42,7 @@ describe('an execution read back', () => {
 
   it('is lost when it is not there or has not ended', () => {
     expect(judge(7, null, { outcome: 'not_found' })).toEqual({ ...NOTHING, lost: 1 });
-    const pending = judge(7, snapshot('failed by a'), { outcome: 'pending', publicState: 'waiting' });
+    const pending = judge(7, snapshot('failed by a'), { outcome: 'pending', state: 'waiting' });
     expect(pending).toEqual({ ...NOTHING, lost: 1 });
   });
 

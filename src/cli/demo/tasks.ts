@@ -50,7 +50,7 @@ export function demoRequest(number: number, namespace: string): SubmitRequest {
     kind: demoKind(number),
     namespace,
     payload,
-    policy: { retry: { maxRetries: RETRIES, backoff: { type: 'fixed', delayMs: BACKOFF_MS } } },
+    policy: { retry: { maxRetries: RETRIES, backoff: { type: 'fixed', delay: BACKOFF_MS } } },
   };
 }
 

@@ -86,12 +86,14 @@ async function work(setting: DemoWorkerSetting, send: Send, stopped: Promise<voi
     const worker = runWorker(port, {
       handlers: demoHandlers,
       concurrency: DEMO_CONCURRENCY,
-      leaseMs: LEASE_MS,
+      lease: LEASE_MS,
       workerId: setting.FLOWFABRIC_DEMO_WORKER,
+      // The parent draws what happens; it keeps stderr for what ends the process.
+      log: 'silent',
     });
     send({ type: 'ready', workerInstanceId: worker.workerInstanceId });
     await stopped;
-    await worker.stop({ deadlineMs: STOP_DEADLINE_MS });
+    await worker.stop({ deadline: STOP_DEADLINE_MS });
   } finally {
     await connection.close();
   }

@@ -10,12 +10,12 @@ import type {
   OperatorEvent,
   SignalEvent,
 } from '../../contract/events.ts';
-import type { Span, Tone } from '../style.ts';
-import { printable } from '../secrets.ts';
-import { cutLine, instant } from '../wording.ts';
-
-/** Reasons and tags may be longer; the rest is in the JSON. */
-const DETAIL_CHARACTERS = 120;
+import type { Line, Span, Tone } from '../style.ts';
+import { printable } from '../../contract/secrets.ts';
+import { shortDuration } from '../../contract/shape/duration.ts';
+import type { Shorten } from '../short-ids.ts';
+import { column, Table } from '../table.ts';
+import { instant, timeOfDay } from '../wording.ts';
 
 const TONES: Readonly<Record<string, Tone>> = {
   'lease.renewed': 'dim',
@@ -35,16 +35,34 @@ const TONES: Readonly<Record<string, Tone>> = {
   'flow.cancel_requested': 'warn',
 };
 
-export function eventCells(event: FeedEvent): Span[] {
+const COLUMNS = [
+  column('TIME', 'whole'),
+  column('EVENT', 'whole'),
+  column('SUBJECT', 'text', { least: 18 }),
+  column('TASK', 'text', { least: 10 }),
+  column('LANE', 'text', { isOptional: true }),
+  column('DETAIL', 'text', { least: 16 }),
+];
+/** What most events need in each column but the last; a longer value widens its column. */
+const WIDTHS = { terminal: [12, 18, 13, 10, 8, 16], elsewhere: [24, 25, 45, 12, 8, 0] };
+
+/** Prints events one by one in columns: on a terminal with the time of the day and short ids. */
+export function eventLines(width: number | null): (event: FeedEvent, short: Shorten) => Line[] {
+  const table = new Table(COLUMNS, width, width === null ? WIDTHS.elsewhere : WIDTHS.terminal);
+  const time = width === null ? instant : timeOfDay;
+  return (event, short) => table.lines([cellsOf(event, time, short)]);
+}
+
+function cellsOf(event: FeedEvent, time: (ms: number) => string, short: Shorten): Span[] {
   const name = `${event.family}.${event.type}`;
   const { subject, kind, lane } = subjectOf(event);
   return [
-    [instant(event.occurredAtMs), 'dim'],
+    [time(event.occurredAtMs), 'dim'],
     [name, TONES[name] ?? 'plain'],
-    [printable(subject)],
+    [short(printable(subject))],
     [printable(kind)],
     [printable(lane)],
-    [cutLine(detailOf(event), DETAIL_CHARACTERS)],
+    [short(printable(detailOf(event)))],
   ];
 }
 
@@ -80,12 +98,12 @@ function detailOf(event: FeedEvent): string {
 function leaseDetail(event: LeaseHistoryEvent): string {
   switch (event.type) {
     case 'acquired':
-      return `on ${event.workerInstanceId}, attempt ${event.attemptIndex + 1}`;
+      return `attempt ${event.attemptIndex + 1} on ${event.workerInstanceId}`;
     case 'renewed':
       return `on ${event.workerInstanceId}`;
     case 'reclaimed': {
       const from = event.previousOwner === null ? '' : `, from ${event.previousOwner}`;
-      return `on ${event.newOwner}${from}, attempt ${event.attemptIndex + 1}`;
+      return `attempt ${event.attemptIndex + 1} on ${event.newOwner}${from}`;
     }
     case 'expired':
     case 'released':
@@ -96,13 +114,14 @@ function leaseDetail(event: LeaseHistoryEvent): string {
 }
 
 function completionDetail({ workerInstanceId, attemptIndex }: CompletionEvent): string {
-  return workerInstanceId === null ? '' : `on ${workerInstanceId}, attempt ${attemptIndex + 1}`;
+  return workerInstanceId === null ? '' : `attempt ${attemptIndex + 1} on ${workerInstanceId}`;
 }
 
 function signalDetail(event: SignalEvent): string {
   switch (event.type) {
     case 'suspended': {
-      const until = event.timeoutAtMs === null ? '' : `, until ${instant(event.timeoutAtMs)}`;
+      const { timeoutAtMs, occurredAtMs } = event;
+      const until = timeoutAtMs === null ? '' : `, for ${shortDuration(timeoutAtMs - occurredAtMs)}`;
       return `waits for ${event.waits.join(', ')}${until}`;
     }
     case 'delivered':

@@ -10,7 +10,7 @@ import type {
   MemberSnapshot,
 } from '../../contract/flows.ts';
 import type { PublicState } from '../../contract/states.ts';
-import { printable } from '../secrets.ts';
+import { printable } from '../../contract/secrets.ts';
 
 interface Colours {
   fill: string;

@@ -3,7 +3,7 @@
  * Following and exit codes are decided elsewhere.
  */
 import type { StreamFrame, StreamItem } from '../../contract/streams.ts';
-import { printable, withoutControls } from '../secrets.ts';
+import { printable, withoutControls } from '../../contract/secrets.ts';
 import { thousands } from '../wording.ts';
 
 export interface ScreenOutput {

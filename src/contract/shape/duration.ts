@@ -1,8 +1,8 @@
 /**
- * Durations as people write them: `'90s'`, `'1h30m'`, `{ hours: 1, minutes: 30 }`. A bare number is refused, because
- * its unit cannot be seen.
+ * Durations as people write them: `'90s'`, `'1h30m'`, `{ hours: 1, minutes: 30 }`, or a number of milliseconds. Every
+ * option that is a duration takes all of them.
  */
-import { isObject, refuse } from './shape.ts';
+import { fault, isObject, Kind } from './shape.ts';
 
 /** A duration as the sum of its parts. */
 export interface DurationParts {
@@ -13,8 +13,8 @@ export interface DurationParts {
   milliseconds?: number;
 }
 
-/** `'90s'`, `'1h30m'` or `{ hours: 1, minutes: 30 }`. */
-export type Duration = string | DurationParts;
+/** `'90s'`, `'1h30m'`, `{ hours: 1, minutes: 30 }`, or a number of milliseconds. */
+export type Duration = string | number | DurationParts;
 
 const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const;
 const PART_MS: Record<keyof DurationParts, number> = {
@@ -29,31 +29,43 @@ const PART = /(\d+(?:\.\d+)?)(ms|d|h|m|s)/g;
 
 const READ_UNITS = ['d', 'h', 'm', 's'] as const;
 
-/** Returns a duration in whole milliseconds. Throws `invalid_input` unless it is from 0 to `maxMs`. */
-export function durationMs(duration: unknown, field: string, maxMs: number): number {
-  const ms = typeof duration === 'string' ? textMs(duration) : partsMs(duration);
-  if (ms !== undefined && Number.isFinite(ms) && ms >= 0 && ms <= maxMs) return Math.round(ms);
-  refuse(field, `must be a duration such as '90s', '1h30m' or { minutes: 5 }, at most ${maxMs} ms`);
+/** Returns a duration in whole milliseconds. Throws `invalid_input` unless it is from `minMs` to `maxMs`. */
+export function durationMs(value: unknown, field: string, maxMs: number, minMs = 0): number {
+  return msOf(duration(maxMs, minMs).check(value, field));
 }
 
-function textMs(text: string): number | undefined {
+/** A duration in a closed range. */
+export function duration(maxMs: number, minMs = 0): Kind<Duration> {
+  const other = fault(
+    `must be a duration from ${minMs} to ${maxMs} ms, such as '90s', '1h30m', { minutes: 5 } or 500`,
+  );
+  return new Kind((value) => {
+    const ms = msOf(value);
+    return ms >= minMs && ms <= maxMs ? undefined : other;
+  });
+}
+
+/** The whole milliseconds of a duration; NaN for anything else. */
+export function msOf(value: unknown): number {
+  if (typeof value === 'number') return Math.round(value);
+  return Math.round(typeof value === 'string' ? textMs(value) : partsMs(value));
+}
+
+function textMs(text: string): number {
   let ms = 0;
   const rest = text.replaceAll(PART, (_, amount: string, unit: keyof typeof UNIT_MS) => {
     ms += Number(amount) * UNIT_MS[unit];
     return '';
   });
-  return text !== '' && rest === '' ? ms : undefined;
+  return text !== '' && rest === '' ? ms : Number.NaN;
 }
 
-function partsMs(parts: unknown): number | undefined {
-  if (!isObject(parts)) return undefined;
-  const entries = Object.entries(parts);
-  if (entries.length === 0) return undefined;
-  let ms = 0;
+function partsMs(parts: unknown): number {
+  const entries = isObject(parts) ? Object.entries(parts) : [];
+  let ms = entries.length === 0 ? Number.NaN : 0;
   for (const [name, amount] of entries) {
-    const unit = PART_MS[name as keyof DurationParts];
-    if (unit === undefined || typeof amount !== 'number' || !(amount >= 0)) return undefined;
-    ms += amount * unit;
+    const isAmount = typeof amount === 'number' && amount >= 0;
+    ms += isAmount ? amount * PART_MS[name as keyof DurationParts] : Number.NaN;
   }
   return ms;
 }

@@ -9,7 +9,7 @@ import { fault, faultAt, Kind, type Opaque } from './shape.ts';
 type WellFormed = { isWellFormed(): boolean };
 
 /** Most bytes of UTF-8 for one UTF-16 unit of a JavaScript string. */
-const MAX_UNIT_BYTES = 3;
+export const MAX_UNIT_BYTES = 3;
 
 /** Whether a string has no lone surrogates. */
 export function isWellFormed(text: string): boolean {

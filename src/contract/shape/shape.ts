@@ -136,7 +136,8 @@ export function shape<Value>(fields: Fields<Value>): Shape<Value> {
   return new Shape(
     (value) => {
       if (!isObject(value)) return NO_OBJECT;
-      for (const key of Object.keys(value)) if (!known.has(key)) return faultAt(`.${key}`, unknown);
+      for (const key in value)
+        if (!known.has(key) && Object.hasOwn(value, key)) return faultAt(`.${key}`, unknown);
       return undefined;
     },
     valuesFaultOf(fields as Readonly<Record<string, Kind<unknown, Presence>>>),

@@ -13,9 +13,16 @@ export class Answers {
     if (this.#isGivenUp) return Promise.reject(engineClosed());
     return new Promise((resolve, reject) => {
       this.#waiting.add(reject);
-      ask()
-        .then(resolve, reject)
-        .finally(() => this.#waiting.delete(reject));
+      ask().then(
+        (answer) => {
+          this.#waiting.delete(reject);
+          resolve(answer);
+        },
+        (error: unknown) => {
+          this.#waiting.delete(reject);
+          reject(error);
+        },
+      );
     });
   }
 

@@ -62,6 +62,19 @@ export function idText(partition: string, uuid: string): string {
   return `'{fp:' || ${partition} || '}:' || ${uuid}`;
 }
 
+/**
+ * A text that depends on the schema alone, for statements that are sent all the time: it is built once, and being the
+ * same string each time it is recognised without being read. Of several schemas the last one used is kept.
+ */
+export function textInSchema(build: (prefix: string) => string): (database: { prefix: string }) => string {
+  let known = '';
+  let text = '';
+  return ({ prefix }) => {
+    if (prefix !== known) [known, text] = [prefix, build(prefix)];
+    return text;
+  };
+}
+
 /** Replaces `s.ff_…` in a statement, or a part of one, by the names in this schema. */
 export function inSchema({ prefix }: { prefix: string }, text: string): string {
   return text.replaceAll('s.ff_', `${prefix}ff_`);

@@ -96,6 +96,7 @@ export const CONNECT_LIMIT_MS = 10_000;
 
 /** SQLSTATE of a wait for a lock that exceeded `lock_timeout`. */
 export const LOCK_TIMEOUT = '55P03';
+const UNIQUE_VIOLATION = '23505';
 
 export function openDatabase(options: DatabaseOptions): Database {
   const schema = validSchemaName(options.schema);
@@ -203,4 +204,9 @@ function retryWait<Row>(thrown: unknown, tries: number, statement: Statement<Row
 /** A lock was not available in time. */
 export function isLockTimeout(error: unknown): error is EngineError {
   return isEngineError(error) && error.sqlState === LOCK_TIMEOUT;
+}
+
+/** What was to be inserted exists already. */
+export function isUniqueViolation(error: unknown): error is EngineError {
+  return isEngineError(error) && error.sqlState === UNIQUE_VIOLATION;
 }

@@ -20,7 +20,10 @@ const SETBACK = columns<Pick<DueRow, 'hadSetback'>>({ hadSetback: 'b.failures IS
 const LAPSED = withColumns(columnsOf<LeaseKey>('e')('uuid', 'partition', 'leaseEpoch'), SETBACK);
 export type LapsedLease = RowOf<typeof LAPSED>;
 
-/** Leases past their expiry, by id: of the claims whose time has come. */
+/**
+ * Leases past their expiry, of the claims whose time has come. In any order: those that somebody holds for long must not
+ * come before all others each time.
+ */
 export function listLapsedLeases(database: Database, limit: number): Promise<LapsedLease[]> {
   return readUncompiled(database, {
     doing: 'finding lapsed leases',
@@ -34,7 +37,7 @@ export function listLapsedLeases(database: Database, limit: number): Promise<Lap
            ${setbackJoin(database, 'expired-leases', 'e')}
            WHERE g.look_at_ms <= (SELECT ${database.prefix}ff_now_ms())
              AND (b.retry_at_ms IS NULL OR b.retry_at_ms <= (SELECT ${database.prefix}ff_now_ms()))
-           ORDER BY e.execution_id LIMIT $1::bigint`,
+           ORDER BY random() LIMIT $1::bigint`,
     params: [limit],
     repeatable: 'yes',
   });

@@ -3,6 +3,7 @@
  */
 import type { ExecutionResult, ExecutionSnapshot } from '../../contract/executions.ts';
 import type { Json } from '../../contract/json.ts';
+import { LIMITS } from '../../contract/limits.ts';
 import type { TerminalOutcome } from '../../contract/states.ts';
 import { columns, idText, inSchema } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
@@ -15,9 +16,11 @@ const MAX_ATTEMPTS_SHOWN = 1_000;
 const PUBLIC_STATE =
   's.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms, s.ff_now_ms())';
 
+/** The detail of a failure may be large: only the last attempts have it. */
 const ATTEMPTS = `coalesce((SELECT jsonb_agg(jsonb_build_object('attemptIndex', h.attempt_index, 'outcome', h.outcome,
      'workerInstanceId', h.worker_instance_id, 'startedAtMs', h.started_at_ms, 'endedAtMs', h.ended_at_ms,
-     'failureMessage', h.failure_message, 'failureCategory', h.failure_category) ORDER BY h.attempt_index)
+     'failureMessage', h.failure_message, 'failureCategory', h.failure_category, 'failureDetail',
+     CASE WHEN h.attempt_index > e.attempt_index - ${LIMITS.describedDetails} THEN h.failure_detail END) ORDER BY h.attempt_index)
    FROM (SELECT * FROM s.ff_attempt_history a WHERE a.execution_id = e.execution_id
          AND a.partition_key = e.partition_key AND a.started_at_ms IS NOT NULL ORDER BY a.attempt_index DESC LIMIT ${MAX_ATTEMPTS_SHOWN}) h), '[]')`;
 
@@ -28,8 +31,8 @@ const SETBACKS = `coalesce((SELECT jsonb_agg(jsonb_build_object('reconciler', x.
 
 const SNAPSHOT = columns<ExecutionSnapshot>({
   executionId: idText('e.partition_key', 'e.execution_id'),
-  publicState: PUBLIC_STATE,
-  state: `jsonb_build_object(
+  state: PUBLIC_STATE,
+  stateVector: `jsonb_build_object(
     'lifecyclePhase', e.lifecycle_phase, 'ownershipState', e.ownership_state, 'eligibilityState', e.eligibility_state,
     'blockingReason', e.blocking_reason, 'terminalOutcome', e.terminal_outcome, 'attemptState', e.attempt_state)`,
   kind: 'r.kind',
@@ -56,7 +59,7 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   progress: `(SELECT jsonb_build_object('percent', p.percent, 'message', p.message, 'reportedAtMs', p.reported_at_ms)
    FROM s.ff_progress p WHERE p.execution_id = e.execution_id)`,
   stepCount: '(SELECT count(*) FROM s.ff_step t WHERE t.execution_id = e.execution_id AND t.retired_by = 0)',
-  parentId: idText('e.parent_partition', 'e.parent_id'),
+  parentId: idText('e.partition_key', 'e.parent_id'),
   // A flow and its members have one partition.
   flowId: idText('e.partition_key', 'e.flow_id'),
   setbacks: SETBACKS,
@@ -84,17 +87,36 @@ export async function readSnapshot(
   return rows[0];
 }
 
+const PAYLOAD = columns<{ payload: Json }>({ payload: 'payload' });
+
+export async function readPayload(
+  database: Database,
+  key: ExecutionKey,
+): Promise<{ payload: Json } | undefined> {
+  const rows = await run(database, {
+    doing: 'reading an input',
+    columns: PAYLOAD,
+    text: inSchema(
+      database,
+      `SELECT ${PAYLOAD.list} FROM s.ff_execution WHERE execution_id = $1 AND partition_key = $2`,
+    ),
+    params: [key.uuid, key.partition],
+    repeatable: 'yes',
+  });
+  return rows[0];
+}
+
 type Failed = Extract<ExecutionResult, { message: unknown }>;
 
 /** The outcome of an execution; null while it has not finished. */
 export type StoredOutcome = ExecutionKey &
-  Pick<ExecutionSnapshot, 'publicState'> &
+  Pick<ExecutionSnapshot, 'state'> &
   Omit<Failed, 'outcome'> & { outcome: TerminalOutcome | null; result: Json };
 
 const OUTCOME = columns<StoredOutcome>({
   uuid: 'e.execution_id',
   partition: 'e.partition_key',
-  publicState: PUBLIC_STATE,
+  state: PUBLIC_STATE,
   outcome: 'o.terminal_outcome',
   result: 'o.result',
   message: 'o.failure_message',

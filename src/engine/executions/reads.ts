@@ -3,14 +3,20 @@
  */
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { ExecutionResult, ExecutionSnapshot } from '../../contract/executions.ts';
-import { readClock, readOutcomes, readSnapshot, type StoredOutcome } from './reads.sql.ts';
+import type { Json } from '../../contract/json.ts';
+import { readClock, readOutcomes, readPayload, readSnapshot, type StoredOutcome } from './reads.sql.ts';
 import type { EngineContext } from '../kit/context.ts';
 
-export async function describe(
+export async function readSnapshotOf(
   context: EngineContext,
   executionId: string,
 ): Promise<ExecutionSnapshot | null> {
   return (await readSnapshot(context.database, parseExecutionId(executionId))) ?? null;
+}
+
+/** Null also when there is no such execution. */
+export async function readInput(context: EngineContext, executionId: string): Promise<Json> {
+  return (await readPayload(context.database, parseExecutionId(executionId)))?.payload ?? null;
 }
 
 export function serverTimeMs(context: EngineContext): Promise<number> {
@@ -26,12 +32,12 @@ export async function result(context: EngineContext, executionId: string): Promi
 
 export function toResult({
   outcome,
-  publicState,
+  state,
   result: value,
   message,
   category,
   by,
 }: StoredOutcome): ExecutionResult {
-  if (outcome === null || outcome === 'none') return { outcome: 'pending', publicState };
+  if (outcome === null || outcome === 'none') return { outcome: 'pending', state };
   return outcome === 'success' ? { outcome, result: value } : { outcome, message, category, by };
 }

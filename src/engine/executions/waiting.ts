@@ -104,6 +104,7 @@ export class EndWatch {
   }
 
   #onHint(hint: Hint): boolean {
+    if (this.#waiters.size === 0) return false;
     if (hint.ended === 'all') this.#read([...this.#waiters.keys()]);
     else if (hint.ended.length > 0) this.#read(hint.ended.filter((uuid) => this.#waiters.has(uuid)));
     return false;

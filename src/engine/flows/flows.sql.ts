@@ -5,13 +5,8 @@ import type { EdgeCondition, JoinKind } from '../../contract/flows.ts';
 import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { Answered } from '../executions/answered.sql.ts';
-import {
-  SUBMIT_ARGUMENTS,
-  submitParams,
-  type ExecutionKey,
-  type LeaseKey,
-  type SubmitCall,
-} from '../executions/executions.sql.ts';
+import type { ExecutionKey, LeaseKey } from '../executions/executions.sql.ts';
+import { SUBMIT_ARGUMENTS, submitParams, type SubmitCall } from '../executions/submitting/submits.sql.ts';
 import { ADVANCED, type Advanced } from './work.sql.ts';
 
 export interface FlowRow extends ExecutionKey {

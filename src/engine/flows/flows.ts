@@ -47,7 +47,7 @@ import { namespaceName, tagMap, tagsJson } from '../kit/kinds.ts';
 import { mintFlow, mintFor } from '../executions/submitting/mint.ts';
 import { leaseKey } from '../kit/answers.ts';
 import { toCall, type CheckedRequest } from '../executions/submitting/submit-call.ts';
-import { checkMemberRequest, type DefaultPolicy } from '../executions/submitting/submit.ts';
+import { checkMemberRequest, type DefaultPolicy } from '../executions/submitting/check-request.ts';
 
 const flowFields = {
   name: asciiName(LIMITS.flowNameBytes),

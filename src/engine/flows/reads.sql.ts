@@ -2,7 +2,7 @@
  * Reads flows: the flow of an execution, its members and edges, and lists of flows.
  */
 import type { EdgeSnapshot, FlowState, FlowSummary, MemberSnapshot } from '../../contract/flows.ts';
-import { parseExecutionId } from '../../contract/ids.ts';
+import { parseExecutionId, type IdRange } from '../../contract/ids.ts';
 import { columns, columnsOf, idText, inSchema } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
@@ -101,6 +101,29 @@ export async function readFlowHead(database: Database, flow: ExecutionKey): Prom
     repeatable: 'yes',
   });
   return rows[0];
+}
+
+/** The flows in a range of ids, the highest ids first. */
+export function readFlowHeads(
+  database: Database,
+  { from, to, partition }: IdRange,
+  limit: number,
+): Promise<FlowHead[]> {
+  return run(database, {
+    doing: 'finding flows',
+    columns: HEAD,
+    text: inSchema(
+      database,
+      `SELECT ${HEAD.list}
+       FROM (
+         SELECT * FROM s.ff_flow WHERE flow_id BETWEEN $1 AND $2 AND ($3::smallint IS NULL OR partition_key = $3)
+         ORDER BY flow_id DESC LIMIT $4) f
+       CROSS JOIN LATERAL (SELECT * FROM s.ff_flow_progress WHERE flow_id = f.flow_id OFFSET 0) p
+       ORDER BY f.flow_id DESC`,
+    ),
+    params: [from, to, partition, limit],
+    repeatable: 'yes',
+  });
 }
 
 const JOIN_POLICY = `jsonb_strip_nulls(jsonb_build_object('kind', g.join_kind,

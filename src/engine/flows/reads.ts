@@ -9,15 +9,23 @@ import type {
   FlowSnapshot,
   FlowState,
   FlowSummary,
+  FoundFlows,
   ListFlowsRequest,
   MemberCounts,
   MemberSnapshot,
 } from '../../contract/flows.ts';
-import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
+import { parseExecutionId, parseIdPrefix, type ParsedExecutionId } from '../../contract/ids.ts';
 import { abortSignal, choice, parsed, string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { refuse, shape } from '../../contract/shape/shape.ts';
-import { listFlows as list, readEdges, readFlowHead, readMembers, type FlowHead } from './reads.sql.ts';
+import {
+  listFlows as list,
+  readEdges,
+  readFlowHead,
+  readFlowHeads,
+  readMembers,
+  type FlowHead,
+} from './reads.sql.ts';
 import { unlessAborted } from '../../model/aborting.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { namespaceName, pageSize } from '../kit/kinds.ts';
@@ -96,6 +104,15 @@ export async function listFlows(context: EngineContext, request: ListFlowsReques
   return {
     flows: flows.map((head) => toSummary(head)),
     nextCursor: last === null ? null : `${last.createdAtMs}_${last.uuid}`,
+  };
+}
+
+export async function findFlows(context: EngineContext, prefix: string): Promise<FoundFlows> {
+  const range = parseIdPrefix(prefix);
+  const found = await readFlowHeads(context.database, range, LIMITS.idCandidates + 1);
+  return {
+    flows: found.slice(0, LIMITS.idCandidates).map((head) => toSummary(head)),
+    hasMore: found.length > LIMITS.idCandidates,
   };
 }
 

@@ -146,6 +146,11 @@ export function announce(
   if (announcement.flowWork) flowWork.stir();
 }
 
+/** The same for executions that were completed, when nothing else came of it: there is nothing to derive from each. */
+export function announceCompleted({ doorbell }: Pick<EngineContext, 'doorbell'>, uuids: string[]): void {
+  doorbell.ring({ routes: [], count: 0, dueInMs: null, workers: [], ended: uuids, streams: [] });
+}
+
 /**
  * What the transaction that writes to a stream should notify others with; undefined when it should not, because nobody
  * follows, too many notify, or this process does not listen.
@@ -184,8 +189,9 @@ export function announcementOf(answers: readonly (Answer | Opened)[]): Announcem
     if (meaning.ended && isGiven(uuid)) ended.push(uuid);
     if (meaning.stream && isGiven(uuid)) streams.push(uuid);
     if (isGiven(workerInstanceId)) workers.add(workerInstanceId);
-    for (const timer of [due, answer.deadlineInMs, meaning.parent ? 0 : null])
-      if (isGiven(timer)) dueInMs = Math.min(dueInMs, Math.max(0, timer));
+    if (isGiven(due)) dueInMs = Math.min(dueInMs, Math.max(0, due));
+    if (isGiven(answer.deadlineInMs)) dueInMs = Math.min(dueInMs, Math.max(0, answer.deadlineInMs));
+    if (meaning.parent) dueInMs = 0;
     flowWork ||= meaning.flow === true;
   }
   const hint: Hint = {

@@ -6,6 +6,7 @@ import type { LeaseRef, LeaseRefusal } from '../../contract/protocol.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import type { Refused } from '../executions/answered.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
+import { GrantedClaim } from './granted-claim.ts';
 import { whole } from '../../contract/shape/kinds.ts';
 
 const attempt = whole(0, 2_147_483_647);
@@ -13,10 +14,17 @@ const epoch = whole(0, Number.MAX_SAFE_INTEGER);
 
 /** Takes any lease reference; a claim is one too. */
 export function leaseKey(lease: LeaseRef, field: string): LeaseKey {
+  const key = GrantedClaim.keyOf(lease) ?? parsedKey(lease, field);
+  // The names of the fields are built for an error only: this runs for every outcome.
+  if (attempt.faultOf(key.attemptIndex) !== undefined)
+    attempt.check(key.attemptIndex, `${field}.attemptIndex`);
+  if (epoch.faultOf(key.leaseEpoch) !== undefined) epoch.check(key.leaseEpoch, `${field}.leaseEpoch`);
+  return key;
+}
+
+function parsedKey(lease: LeaseRef, field: string): LeaseKey {
   const { partition, uuid } = parseExecutionId(lease?.executionId, `${field}.executionId`);
-  const attemptIndex = attempt.check(lease.attemptIndex, `${field}.attemptIndex`);
-  const leaseEpoch = epoch.check(lease.leaseEpoch, `${field}.leaseEpoch`);
-  // Key by key: this runs for every outcome, and spreading is several times slower.
+  const { attemptIndex, leaseEpoch } = lease;
   return { partition, uuid, attemptIndex, leaseEpoch };
 }
 

@@ -19,6 +19,8 @@ export interface BatchOptions<Item, Answer> {
   sizeOf(item: Item): number;
   /** Whether one item may have caused the error: then the batch is halved, so that the others get their answers. */
   isItemFault(error: unknown): boolean;
+  /** Whether an item may travel in the statement of something else. Default: every one. */
+  mayLend?(item: Item): boolean;
   /** Statements under way at the same time; more than a few only add contention. */
   maxFlights: number;
 }
@@ -26,10 +28,16 @@ export interface BatchOptions<Item, Answer> {
 /** A larger item is sent alone. */
 const MAX_BATCH_SIZE = 4_194_304;
 
-interface Waiting<Item, Answer> {
-  item: Item;
-  resolve(answer: Answer | Promise<Answer>): void;
+/** Whoever waits for the answer to an item. Exactly one of the two is called, once; neither may throw. */
+export interface Waiter<Answer> {
+  resolve(answer: Answer): void;
   reject(error: unknown): void;
+}
+
+/** Items and who waits for each, side by side: an object for every pair would be one more for every execution. */
+interface Together<Item, Answer> {
+  items: Item[];
+  waiters: Waiter<Answer>[];
 }
 
 /** Items that another statement carries. Exactly one of the two is called, once. */
@@ -43,7 +51,7 @@ export interface Lent<Item, Answer> {
 
 export class Batch<Item, Answer> {
   readonly #options: BatchOptions<Item, Answer>;
-  #waiting: Waiting<Item, Answer>[] = [];
+  #waiting: Together<Item, Answer> = { items: [], waiters: [] };
   /** The lines with unanswered items, and how many. */
   readonly #lines = new Map<string, number>();
   #flights = 0;
@@ -56,9 +64,15 @@ export class Batch<Item, Answer> {
 
   add(item: Item): Promise<Answer> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ item, resolve, reject });
-      this.#schedule();
+      this.enter(item, { resolve, reject });
     });
+  }
+
+  /** The same for a waiter that needs no promise. It is not called before this returns. */
+  enter(item: Item, waiter: Waiter<Answer>): void {
+    this.#waiting.items.push(item);
+    this.#waiting.waiters.push(waiter);
+    this.#schedule();
   }
 
   /**
@@ -66,13 +80,15 @@ export class Batch<Item, Answer> {
    * until it is answered or sent alone.
    */
   lend(most: number): Lent<Item, Answer> | undefined {
-    const { maxFlights } = this.#options;
-    if (this.#waiting.length === 0 || this.#waiting.length > most || this.#flights >= maxFlights) return;
+    const { maxFlights, mayLend } = this.#options;
+    const count = this.#count;
+    if (count === 0 || count > most || this.#flights >= maxFlights) return;
+    if (mayLend !== undefined && !this.#waiting.items.every(mayLend)) return;
     const batch = this.#take();
-    if (batch.length === 0) return;
+    if (batch.items.length === 0) return;
     this.#flights += 1;
     return {
-      items: batch.map((waiting) => waiting.item),
+      items: batch.items,
       answer: (answers) => {
         this.#answer(batch, answers);
         this.#landed();
@@ -85,11 +101,15 @@ export class Batch<Item, Answer> {
 
   /** Resolves when every call made so far has its answer. */
   async settled(): Promise<void> {
-    while (this.#waiting.length > 0 || this.#flights > 0) {
+    while (this.#count > 0 || this.#flights > 0) {
       await new Promise<void>((resolve) => {
         this.#whenIdle.push(resolve);
       });
     }
+  }
+
+  get #count(): number {
+    return this.#waiting.items.length;
   }
 
   /** Waits one turn of the event loop, so that calls made together leave together. */
@@ -103,70 +123,84 @@ export class Batch<Item, Answer> {
   }
 
   #fly(): void {
-    if (this.#waiting.length === 0 || this.#flights >= this.#options.maxFlights) return;
+    if (this.#count === 0 || this.#flights >= this.#options.maxFlights) return;
     const batch = this.#take();
     // Whatever waits is behind in its line: the answer it waits for schedules again.
-    if (batch.length === 0) return;
+    if (batch.items.length === 0) return;
     this.#flights += 1;
     void this.#run(batch).finally(() => this.#landed());
-    if (this.#waiting.length > 0) this.#schedule();
+    if (this.#count > 0) this.#schedule();
   }
 
   #landed(): void {
     this.#flights -= 1;
-    if (this.#waiting.length > 0) this.#schedule();
+    if (this.#count > 0) this.#schedule();
     else for (const resolve of this.#whenIdle.splice(0)) resolve();
   }
 
-  async #run(batch: Waiting<Item, Answer>[]): Promise<void> {
+  async #run(batch: Together<Item, Answer>): Promise<void> {
+    const { items, waiters } = batch;
+    let answers: readonly (Answer | Promise<Answer>)[];
     try {
-      this.#answer(batch, await this.#options.run(batch.map((waiting) => waiting.item)));
+      answers = await this.#options.run(items);
     } catch (error) {
-      if (batch.length === 1 || !this.#options.isItemFault(error)) {
-        for (const waiting of batch) {
-          waiting.reject(error);
-          this.#leaveLine(waiting.item);
-        }
+      if (items.length === 1 || !this.#options.isItemFault(error)) {
+        waiters.forEach((waiter, index) => {
+          waiter.reject(error);
+          this.#leaveLine(items[index]!);
+        });
         return;
       }
-      const middle = Math.ceil(batch.length / 2);
-      await this.#run(batch.slice(0, middle));
-      await this.#run(batch.slice(middle));
+      const middle = Math.ceil(items.length / 2);
+      await this.#run({ items: items.slice(0, middle), waiters: waiters.slice(0, middle) });
+      await this.#run({ items: items.slice(middle), waiters: waiters.slice(middle) });
+      return;
     }
+    this.#answer(batch, answers);
   }
 
-  #answer(batch: Waiting<Item, Answer>[], answers: readonly (Answer | Promise<Answer>)[]): void {
-    batch.forEach((waiting, index) => {
+  #answer({ items, waiters }: Together<Item, Answer>, answers: readonly (Answer | Promise<Answer>)[]): void {
+    waiters.forEach((waiter, index) => {
       const answer = answers[index]!;
-      waiting.resolve(answer);
-      this.#leaveLine(waiting.item, answer);
+      if (answer instanceof Promise)
+        void answer.then(
+          (late) => waiter.resolve(late),
+          (error: unknown) => waiter.reject(error),
+        );
+      else waiter.resolve(answer);
+      this.#leaveLine(items[index]!, answer);
     });
   }
 
-  #take(): Waiting<Item, Answer>[] {
-    const { lineOf } = this.#options;
+  #take(): Together<Item, Answer> {
+    const { lineOf, keyOf, sizeOf, maxItems } = this.#options;
+    const { items, waiters } = this.#waiting;
     const keys = new Set<string>();
     const passed = new Set<string>();
-    const taken: Waiting<Item, Answer>[] = [];
-    const left: Waiting<Item, Answer>[] = [];
+    const taken: Together<Item, Answer> = { items: [], waiters: [] };
+    const left: Together<Item, Answer> = { items: [], waiters: [] };
     let size = 0;
-    for (const waiting of this.#waiting) {
-      const key = this.#options.keyOf(waiting.item);
-      const grown = size + this.#options.sizeOf(waiting.item);
-      const full = taken.length >= this.#options.maxItems || (taken.length > 0 && grown > MAX_BATCH_SIZE);
-      const line = lineOf?.(waiting.item);
+    for (let index = 0; index < items.length; index += 1) {
+      const item = items[index]!;
+      const key = keyOf(item);
+      const grown = size + sizeOf(item);
+      const count = taken.items.length;
+      const full = count >= maxItems || (count > 0 && grown > MAX_BATCH_SIZE);
+      const line = lineOf?.(item);
       const isBehind = line !== undefined && (this.#lines.has(line) || passed.has(line));
-      if (full || isBehind || keys.has(key)) {
-        left.push(waiting);
+      const isLeft = full || isBehind || keys.has(key);
+      const chosen = isLeft ? left : taken;
+      chosen.items.push(item);
+      chosen.waiters.push(waiters[index]!);
+      if (isLeft) {
         if (line !== undefined) passed.add(line);
         continue;
       }
       keys.add(key);
-      taken.push(waiting);
       size = grown;
     }
     this.#waiting = left;
-    if (lineOf !== undefined) for (const { item } of taken) this.#enterLine(lineOf(item));
+    if (lineOf !== undefined) for (const item of taken.items) this.#enterLine(lineOf(item));
     return taken;
   }
 
@@ -185,6 +219,6 @@ export class Batch<Item, Answer> {
     const others = this.#lines.get(line)! - 1;
     if (others > 0) this.#lines.set(line, others);
     else this.#lines.delete(line);
-    if (this.#waiting.length > 0) this.#schedule();
+    if (this.#count > 0) this.#schedule();
   }
 }

@@ -6,7 +6,7 @@ import { whenAborted } from '../../model/aborting.ts';
 
 const OVER: IteratorReturnResult<undefined> = { done: true, value: undefined };
 
-/** The items of a generator that stops when its `AbortSignal` fires: by the caller's, or by `return`. */
+/** The items of a generator that stops when its `AbortSignal` fires: by the caller's, or by `return`. Both end it quietly. */
 export function cancelling<Item>(
   signal: AbortSignal | undefined,
   begin: (signal: AbortSignal) => AsyncGenerator<Item, void, undefined>,
@@ -32,7 +32,7 @@ class Cancelling<Item> implements AsyncIterableIterator<Item> {
 
   async next(): Promise<IteratorResult<Item, undefined>> {
     if (this.#isLeft) return OVER;
-    this.#unlink ??= whenAborted(this.#signal, () => this.#own.abort(this.#signal!.reason));
+    this.#unlink ??= whenAborted(this.#signal, () => this.#leave());
     try {
       const item = await this.#items.next();
       if (item.done !== true && !this.#isLeft) return item;

@@ -17,7 +17,7 @@ export async function explain(context: EngineContext, executionId: string): Prom
   return {
     outcome: 'explained',
     executionId: formatExecutionId(key.partition, key.uuid),
-    publicState: found.publicState,
+    state: found.publicState,
     holding: gates.find(({ holds }) => holds) ?? null,
     gates,
   };

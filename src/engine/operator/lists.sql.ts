@@ -65,18 +65,18 @@ export interface ListAnswer {
 
 const PUBLIC_STATE_OF_E = `s.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms,
   (SELECT now_ms FROM clock))`;
-const OUTCOME_OF_E = `LEFT JOIN LATERAL (
+export const OUTCOME_OF_E = `LEFT JOIN LATERAL (
   SELECT ended_at_ms, terminal_outcome, failure_message, failure_category FROM s.ff_attempt_history
   WHERE e.lifecycle_phase = 'terminal' AND execution_id = e.execution_id AND partition_key = e.partition_key
     AND attempt_index = e.attempt_index OFFSET 0) o ON true`;
-const ROUTE_OF_E = `LEFT JOIN LATERAL (
+export const ROUTE_OF_E = `LEFT JOIN LATERAL (
   SELECT lane, kind FROM s.ff_route WHERE route_id = e.route_id OFFSET 0) r ON true`;
-const LEASE_OF_E = `LEFT JOIN LATERAL (
+export const LEASE_OF_E = `LEFT JOIN LATERAL (
   SELECT worker_instance_id FROM s.ff_grant WHERE claim_no = e.claim_no OFFSET 0) l ON true`;
 
-const SUMMARY = columns<ExecutionSummary>({
+export const SUMMARY = columns<ExecutionSummary>({
   executionId: idText('e.partition_key', 'e.execution_id'),
-  publicState: PUBLIC_STATE_OF_E,
+  state: PUBLIC_STATE_OF_E,
   kind: 'r.kind',
   lane: 'r.lane',
   namespace: 'e.namespace',
@@ -93,7 +93,7 @@ const SUMMARY = columns<ExecutionSummary>({
   workerInstanceId: 'l.worker_instance_id',
   failure: `CASE WHEN o.terminal_outcome <> 'success'
     THEN jsonb_build_object('message', o.failure_message, 'category', o.failure_category) END`,
-  parentId: idText('e.parent_partition', 'e.parent_id'),
+  parentId: idText('e.partition_key', 'e.parent_id'),
 });
 
 export async function scanList(database: Database, scan: ListScan): Promise<ListAnswer> {
@@ -144,7 +144,7 @@ fitting AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT execution_id, partition_key, route_id, namespace, priority, created_at_ms, changed_at_ms, eligible_at_ms,
            attempt_index, lease_epoch, retry_count, replay_count, lifecycle_phase, eligibility_state, terminal_outcome,
-           parent_id, parent_partition, claim_no, tags
+           parent_id, claim_no, tags
     FROM s.ff_execution WHERE execution_id = s.execution_id OFFSET 0) e
   ${joins.join('\n  ')}
   WHERE ${[source.fence, ...wheres].join('\n    AND ')}
@@ -179,7 +179,7 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
       : [`${PUBLIC_STATE_OF_E} = ANY (${bind(c.states, 'text[]')})`]),
     ...compare('e.namespace', '=', c.namespace, 'text'),
     ...compare('e.parent_id', '=', c.parent?.uuid ?? null, 'uuid'),
-    ...compare('e.parent_partition', '=', c.parent?.partition ?? null, 'smallint'),
+    ...compare('e.partition_key', '=', c.parent?.partition ?? null, 'smallint'),
     ...compare('e.created_at_ms', '>=', c.createdFromMs, 'bigint'),
     ...compare('e.created_at_ms', '<', c.createdBeforeMs, 'bigint'),
     ...compare('e.priority', '<>', c.exceptPriority, 'integer'),
@@ -237,7 +237,13 @@ const ATTEMPT = columnsOf<AttemptRecord>('a')(
   'retryAtMs',
   'failureMessage',
   'failureCategory',
+  'failureDetail',
+  'pauses',
 );
+
+/** Of `given_up`, without the mark that the oldest were forgotten. */
+const PAUSES = `ARRAY(SELECT (ARRAY['released', 'paused', 'suspended'])[1 + g % 4]
+    FROM unnest(given_up) WITH ORDINALITY u(g, n) WHERE g % 4 < 3 ORDER BY n)`;
 
 /** The running attempt is read from its lease: its entry in the history, from an earlier pause, is older. */
 const ATTEMPTS = `
@@ -256,11 +262,14 @@ ended AS MATERIALIZED (
 SELECT ${ATTEMPT.list} FROM e LEFT JOIN LATERAL (
   SELECT attempt_index, NULL::s.ff_attempt_outcome AS outcome, NULL AS interrupted_by, lease_epoch, worker_id,
          worker_instance_id, attempt_started_at_ms AS started_at_ms, NULL::bigint AS ended_at_ms,
-         NULL::bigint AS retry_at_ms, NULL AS failure_message, NULL AS failure_category
+         NULL::bigint AS retry_at_ms, NULL AS failure_message, NULL AS failure_category,
+         NULL::jsonb AS failure_detail,
+         coalesce((SELECT ${PAUSES} FROM ended h WHERE h.attempt_index = running.attempt_index), '{}') AS pauses
   FROM running WHERE attempt_index < $3::bigint
   UNION ALL
   SELECT attempt_index, outcome, interrupted_by, lease_epoch, worker_id, worker_instance_id, started_at_ms, ended_at_ms,
-         CASE WHEN outcome IS NOT NULL THEN retry_at_ms END, failure_message, failure_category
+         CASE WHEN outcome IS NOT NULL THEN retry_at_ms END, failure_message, failure_category,
+         failure_detail, ${PAUSES}
   FROM ended WHERE NOT EXISTS (SELECT 1 FROM running l WHERE l.attempt_index = ended.attempt_index)) a ON true
 ORDER BY a.attempt_index DESC LIMIT $4::bigint`;
 

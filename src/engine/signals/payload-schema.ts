@@ -38,21 +38,19 @@ export function checkPayloadSchema(schema: Json | undefined, field: string): str
 const TELLING = ['required', 'type', 'enum', 'const', 'minItems', 'maxItems', 'minLength', 'maxLength'];
 
 /** Refuses a payload that does not match, naming the place. The payload itself is not quoted. */
-export function checkPayload(payload: string, schema: unknown): void {
+export function checkPayload(payload: string, schema: unknown, subject = 'payload'): void {
   const worst = firstFault(JSON.parse(payload), schema as Schema);
   if (worst === undefined) return;
   const known = namesIn(schema);
   const path = worst.instanceLocation.split('/').slice(1);
-  const field = [
-    'payload',
-    ...path.map((part) => (known.has(part) || /^[0-9]{1,6}$/.test(part) ? part : '*')),
-  ]
+  const field = [subject, ...path.map((part) => (known.has(part) || /^[0-9]{1,6}$/.test(part) ? part : '*'))]
     .join('.')
     .slice(0, MAX_FIELD_LENGTH);
   const why = TELLING.includes(worst.keyword)
     ? worst.error.replace(/\.$/, '').slice(0, MAX_FIELD_LENGTH)
     : worst.keyword;
-  refuse(field, `does not match the waitpoint's schema: ${why}`);
+  const hint = payload === 'null' ? '; a signal without a payload has the payload null' : '';
+  refuse(field, `does not match the waitpoint's schema: ${why}${hint}`);
 }
 
 /** The property names in a schema. Other names come from the payload and are not repeated. */

@@ -3,6 +3,7 @@
  */
 import type {
   DeliverOutcome,
+  MessageCondition,
   PendingWaitpoint,
   SignalCondition,
   Waitpoint,
@@ -27,10 +28,13 @@ export interface WaitpointRow {
   schema?: unknown;
 }
 
+/** A condition as ff_end_if_met expects it. */
+export type ConditionRow = SignalCondition | (MessageCondition & { limit: number });
+
 export interface WaitRow {
   name: string;
   key: string;
-  condition: SignalCondition;
+  condition: ConditionRow;
   timeout_ms: number | null;
   on_timeout: string;
   resume_delay_ms: number;

@@ -3,8 +3,9 @@
  * appear here by id, never in full.
  */
 import { randomBytes } from 'node:crypto';
-import { string, whole } from '../../contract/shape/kinds.ts';
+import { string } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import { duration, msOf } from '../../contract/shape/duration.ts';
 import { shape } from '../../contract/shape/shape.ts';
 import type { RevokeKeyOutcome, RotateRequest, SigningKey } from '../../contract/signals.ts';
 import { currentKey, listKeys, revokeKey, rotateKey, type KeyName } from './signing-keys.sql.ts';
@@ -15,7 +16,7 @@ const KID_BYTES = 4;
 const FORGET_MS = 2_592_000_000;
 
 const keyId = string(32);
-const rotateRequest = shape<RotateRequest>({ graceMs: whole(0, LIMITS.tokenMs).optional() });
+const rotateRequest = shape<RotateRequest>({ grace: duration(LIMITS.tokenMs).optional() });
 
 function newKid(): string {
   return randomBytes(KID_BYTES).toString('hex');
@@ -50,7 +51,8 @@ export async function rotateSigningKey(
   context: EngineContext,
   request: RotateRequest = {},
 ): Promise<{ kid: string; previousKid: string | null }> {
-  const { graceMs = null } = rotateRequest.check(request, 'request');
+  const { grace } = rotateRequest.check(request, 'request');
+  const graceMs = grace === undefined ? null : msOf(grace);
   const made = { kid: newKid(), print: context.signing.firstPrint };
   return { kid: made.kid, previousKid: await rotateKey(context.database, made, graceMs, FORGET_MS) };
 }

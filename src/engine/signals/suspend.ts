@@ -11,15 +11,23 @@ import {
   TIMEOUT_BEHAVIOURS,
   WAIT_REASONS,
   type CountCondition,
+  type MessageCondition,
   type SignalCondition,
   type SuspendOutcome,
   type SuspendRequest,
+  type WaitCondition,
   type WaitReason,
   type WaitRequest,
 } from '../../contract/signals.ts';
 import { conditionFault, waitpointsOf, type ConditionFault } from '../../model/conditions.ts';
 import type { TransitionName } from '../../model/transitions.ts';
-import { suspendExecution, type SuspendAnswer, type WaitpointRow, type WaitRow } from './signals.sql.ts';
+import {
+  suspendExecution,
+  type ConditionRow,
+  type SuspendAnswer,
+  type WaitpointRow,
+  type WaitRow,
+} from './signals.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { delayTime } from '../kit/kinds.ts';
@@ -70,6 +78,11 @@ const signalCondition = variants<CountCondition | All | Any, 'kind'>('kind', {
   }),
   all: shape<All>({ kind: choice(['all']), of: list(parsed, LIMITS.conditionParts) }),
   any: shape<Any>({ kind: choice(['any']), of: list(parsed, LIMITS.conditionParts) }),
+});
+
+const messageCondition = shape<MessageCondition>({
+  kind: choice(['message']),
+  mailbox: string(LIMITS.mailboxBytes),
 });
 
 const TRANSITIONS: Record<WaitReason, TransitionName> = {
@@ -143,7 +156,7 @@ function waitRow(wait: WaitRequest, field: string): WaitRow {
   return {
     name: wait.name,
     key: wait.key ?? '',
-    condition: checkCondition(wait.condition, `${field}.condition`),
+    condition: conditionRow(wait.condition, `${field}.condition`),
     timeout_ms: wait.timeoutMs ?? null,
     on_timeout: wait.onTimeout ?? 'fail',
     resume_delay_ms: wait.resumeDelayMs ?? 0,
@@ -171,6 +184,13 @@ function checkCondition(condition: SignalCondition, field: string): SignalCondit
   const found = conditionFault(plain);
   if (found !== undefined) refuse(field, FAULTS[found]);
   return plain;
+}
+
+/** Conditions that are not about signals are a whole wait; they are no part of another. */
+function conditionRow(condition: WaitCondition, field: string): ConditionRow {
+  if (condition?.kind !== 'message') return checkCondition(condition, field);
+  const { kind, mailbox } = messageCondition.check(condition, field);
+  return { kind, mailbox, limit: LIMITS.messagesPerRun };
 }
 
 function toCondition(condition: SignalCondition, field: string, depth: number): SignalCondition {
@@ -203,7 +223,7 @@ function waitpointRows(
   schemas: ReadonlyMap<string, string | null>,
 ): WaitpointRow[] {
   const rows = waits.flatMap(({ name: step, key, condition, timeout_ms: timeout }) =>
-    waitpointsOf(condition).map((name): WaitpointRow => {
+    (condition.kind === 'message' ? [] : waitpointsOf(condition)).map((name): WaitpointRow => {
       const schema = schemas.get(name) ?? null;
       return {
         id: randomUUID(),

@@ -33,6 +33,7 @@ import {
 import type { EngineContext } from '../kit/context.ts';
 import { encodeJson } from '../../model/json.ts';
 import { decodeText, encodeText, invalidCursor } from '../kit/cursor-text.ts';
+import { duration, msOf } from '../../contract/shape/duration.ts';
 import { pageSize } from '../kit/kinds.ts';
 import { checkPayload, checkPayloadSchema } from './payload-schema.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
@@ -43,14 +44,13 @@ import { bondText, fingerprintOf, linkWith, type TokenBond } from './tokens.ts';
 
 const DEFAULT_PAGE = 100;
 
-const expiry = whole(1, LIMITS.tokenMs);
 const waitpointRequest = shape<WaitpointRequest>({
   name: waitpointName,
-  expiresInMs: expiry.optional(),
+  expiresInMs: whole(1, LIMITS.tokenMs).optional(),
   schema: parsed.optional(),
 });
 const tokenRequest = shape<TokenRequest>({
-  expiresInMs: expiry.optional(),
+  expiresIn: duration(LIMITS.tokenMs, 1).optional(),
   source: signalSource.optional(),
   signal: shape<NonNullable<TokenRequest['signal']>>({
     name: signalName,
@@ -124,7 +124,8 @@ export async function issueToken(
   waitpoint: string,
   request: TokenRequest = {},
 ): Promise<IssuedToken> {
-  const { expiresInMs = LIMITS.tokenDefaultMs, linkTo } = tokenRequest.check(request, 'request');
+  const { expiresIn = LIMITS.tokenDefaultMs, linkTo } = tokenRequest.check(request, 'request');
+  const expiresInMs = msOf(expiresIn);
   const bond = bondOf(request);
   const key = parseExecutionId(executionId);
   const name = waitpointName.check(waitpoint, 'waitpoint');
@@ -134,7 +135,7 @@ export async function issueToken(
       field: 'waitpoint',
     });
   if (request.signal !== undefined && found.schema !== null)
-    checkPayload(JSON.stringify(bond.signal!.payload), found.schema);
+    checkPayload(JSON.stringify(bond.signal!.payload), found.schema, 'request.signal.payload');
   const expiresAtMs = Math.min(found.nowMs + expiresInMs, found.expiresAtMs ?? Infinity);
   const { kid, print } = await signingKey(context, expiresInMs);
   const { waitpointUuid } = found;

@@ -3,7 +3,7 @@
  */
 import { run, type Database } from '../database/database.ts';
 import { runNamed } from '../database/inside.ts';
-import type { StepRecord } from '../../contract/steps.ts';
+import type { ListedStep, StepRecord } from '../../contract/steps.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import { columns, columnsOf, inSchema, type RowOf } from '../database/columns.ts';
 import type { Answered } from '../executions/answered.sql.ts';
@@ -23,6 +23,7 @@ export interface StepRow extends LeaseKey {
   name: string;
   key: string;
   sleepMs: number | null;
+  durationMs: number | null;
   /** As JSON. */
   value: string | null;
 }
@@ -62,7 +63,7 @@ function recordStatement(database: Database, rows: readonly StepRow[], transacti
     doing: 'recording steps',
     columns: RECORDED,
     text: `SELECT ${RECORDED.list} FROM ${database.prefix}ff_record_steps(${LEASE_ARRAYS}, $5::text[]::${database.prefix}ff_step_kind[], $6::text[],
-      $7::text[], $8::bigint[], ${JSON_VALUES('$9')}, p_transaction => $10::text)`,
+      $7::text[], $8::bigint[], ${JSON_VALUES('$9')}, $10::integer[], $11::text)`,
     params: [
       ...leaseArrays(rows),
       rows.map((row) => row.kind),
@@ -70,6 +71,7 @@ function recordStatement(database: Database, rows: readonly StepRow[], transacti
       rows.map((row) => row.key),
       rows.map((row) => row.sleepMs),
       jsonValues(rows.map((row) => row.value)),
+      rows.map((row) => row.durationMs),
       transaction,
     ],
     repeatable: 'yes' as const,
@@ -93,6 +95,44 @@ export function readSteps(database: Database, key: ExecutionKey, limit: number):
       `SELECT ${STEP.list} FROM s.ff_step WHERE execution_id = $1 AND retired_by = 0 AND partition_key = $2 LIMIT $3`,
     ),
     params: [key.uuid, key.partition, limit],
+    repeatable: 'yes',
+  });
+}
+
+/** A stored step as it is shown. Without a value when that is too large. */
+export type ShownStep = Omit<ListedStep, 'end' | 'value'> & StoredStep;
+
+const SHOWN = columns<ShownStep>({
+  kind: 't.kind::text',
+  name: 't.name',
+  key: 't.key',
+  value: 'CASE WHEN $4::integer IS NULL OR x.bytes <= $4::integer THEN t.value END',
+  dueInMs: "CASE t.kind WHEN 'sleep' THEN greatest((t.value #>> '{}')::bigint - s.ff_now_ms(), 0) END",
+  attemptIndex: 't.attempt_index',
+  recordedAtMs: 't.recorded_at_ms',
+  durationMs: 't.duration_ms',
+  valueBytes: 'coalesce(x.bytes, 0)',
+  valueStart: 'CASE WHEN x.bytes > $4::integer THEN left(t.value::text, $4::integer) END',
+});
+
+/** Within a millisecond, in the order they are stored. */
+export function listSteps(
+  database: Database,
+  key: ExecutionKey,
+  { limit, valueBytes }: { limit: number; valueBytes: number | null },
+): Promise<ShownStep[]> {
+  return run(database, {
+    doing: 'listing steps',
+    columns: SHOWN,
+    text: inSchema(
+      database,
+      `SELECT ${SHOWN.list} FROM (
+         SELECT *, ctid AS place FROM s.ff_step WHERE execution_id = $1 AND retired_by = 0 AND partition_key = $2
+         ORDER BY recorded_at_ms DESC, ctid DESC LIMIT $3) t
+       CROSS JOIN LATERAL (SELECT octet_length(t.value::text) AS bytes OFFSET 0) x
+       ORDER BY t.recorded_at_ms, t.place`,
+    ),
+    params: [key.uuid, key.partition, limit, valueBytes],
     repeatable: 'yes',
   });
 }

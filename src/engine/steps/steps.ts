@@ -2,7 +2,9 @@
  * What a running handler does besides finishing: record steps, pause, report progress. Calls made at the same time
  * share a statement; a step recorded in the caller's transaction is committed with it.
  */
+import type { LastOf } from '../../contract/described.ts';
 import type {
+  ListedStep,
   StepKey,
   NewStep,
   PauseOutcome,
@@ -13,7 +15,7 @@ import type {
 } from '../../contract/steps.ts';
 import { isPassingTrouble } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { anyString, func, number, parsed, string } from '../../contract/shape/kinds.ts';
+import { anyString, func, number, parsed, string, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { Json } from '../../contract/json.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
@@ -21,6 +23,7 @@ import { fault, faultAt, refuse, shape } from '../../contract/shape/shape.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import type { WaitEnd } from '../../contract/signals.ts';
 import {
+  listSteps as listStored,
   pauseExecutions,
   readSteps as readStored,
   recordSteps,
@@ -28,6 +31,7 @@ import {
   reportProgress,
   type PauseRow,
   type ProgressRow,
+  type ShownStep,
   type StepAnswer,
   type StepRow,
   type StoredStep,
@@ -36,29 +40,38 @@ import { pauseFields, pauseTerms } from '../executions/pause-terms.ts';
 import { announce } from '../kit/announce.ts';
 import { Batch } from '../kit/batch.ts';
 import type { EngineContext } from '../kit/context.ts';
+import { cutText } from '../../model/cut-text.ts';
 import { encodeJson } from '../../model/json.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
-import { cutText } from '../kit/cut-text.ts';
 import { delayTime } from '../kit/kinds.ts';
 
 const BATCH = { maxItems: 500, maxFlights: 3, isItemFault: (error: unknown) => !isPassingTrouble(error) };
 
 type RecordOptions = { executor?: SqlExecutor };
-type AnyStep = StepKey & { value?: unknown; sleepMs?: number };
+type AnyStep = StepKey & { value?: unknown; durationMs?: number; sleepMs?: number; sleepUntilMs?: number };
 
 const recordOptions = shape<RecordOptions>({ executor: func.optional() });
+
+/** The end of the year 9999. */
+const LATEST_MS = 253_402_300_799_999;
+const moment = whole(0, LATEST_MS);
 
 /** A sleepMs of undefined is a mistake, not a step without a sleep. */
 const newStep = shape<AnyStep>({
   name: string(LIMITS.stepNameBytes),
   key: string(LIMITS.stepKeyBytes, 0).optional(),
   value: parsed.optional(),
+  durationMs: whole(0, LIMITS.stepDurationMs).optional(),
   sleepMs: parsed.optional(),
+  sleepUntilMs: parsed.optional(),
 }).and((step) => {
-  if (!('sleepMs' in step)) return undefined;
-  if ('value' in step) return faultAt('.value', fault('cannot be combined with sleepMs'));
-  const found = delayTime.faultOf(step.sleepMs);
-  return found === undefined ? undefined : faultAt('.sleepMs', found);
+  const given = (['sleepMs', 'sleepUntilMs', 'value'] as const).filter((name) => name in step);
+  if (given.length > 1) return faultAt(`.${given[1]}`, fault(`cannot be combined with ${given[0]}`));
+  const [name] = given;
+  if (name === undefined || name === 'value') return undefined;
+  if ('durationMs' in step) return faultAt('.durationMs', fault(`cannot be combined with ${name}`));
+  const found = (name === 'sleepMs' ? delayTime : moment).faultOf(step[name]);
+  return found === undefined ? undefined : faultAt(`.${name}`, found);
 });
 
 const pauseRequest = shape<PauseRequest>(pauseFields).and(({ wakeInMs, children }) =>
@@ -119,15 +132,13 @@ export function createSteps(context: EngineContext): Steps {
 
 function stepRow(lease: LeaseRef, step: NewStep): StepRow {
   newStep.check(step, 'step');
-  const sleepMs = 'sleepMs' in step ? step.sleepMs : null;
-  return {
-    ...leaseKey(lease, 'lease'),
-    kind: sleepMs === null ? 'step' : 'sleep',
-    name: step.name,
-    key: step.key ?? '',
-    sleepMs,
-    value: 'value' in step ? encodeJson(step.value, 'step.value') : null,
-  };
+  const { name, key = '' } = step;
+  const row = { ...leaseKey(lease, 'lease'), name, key, sleepMs: null, durationMs: null };
+  if ('sleepMs' in step) return { ...row, kind: 'sleep', sleepMs: step.sleepMs, value: null };
+  if ('sleepUntilMs' in step) return { ...row, kind: 'sleep', value: String(step.sleepUntilMs) };
+  const value = 'value' in step ? encodeJson(step.value, 'step.value') : null;
+  const durationMs = 'durationMs' in step ? (step.durationMs ?? null) : null;
+  return { ...row, kind: 'step', value, durationMs };
 }
 
 function toRecords(rows: readonly StepRow[], answers: readonly StepAnswer[]): RecordOutcome[] {
@@ -146,15 +157,35 @@ function toRecord({ kind, name, key, value, dueInMs }: StoredStep): StepRecord {
   return { kind, name, key, value: kind === 'wait' ? null : ((value ?? null) as Json), end, dueInMs };
 }
 
-/** A wait is stored as soon as it begins. */
+/** A wait is stored as soon as it begins. Null stands for an outcome that was cut. */
 function toWaitEnd(value: unknown): WaitEnd | null {
-  const stored = value as WaitEnd | { outcome: 'pending' };
-  return stored.outcome === 'pending' ? null : stored;
+  const stored = value as WaitEnd | { outcome: 'pending' } | null;
+  return stored === null || stored.outcome === 'pending' ? null : stored;
 }
 
 export async function readSteps(context: EngineContext, executionId: string): Promise<StepRecord[]> {
   const rows = await readStored(context.database, parseExecutionId(executionId), LIMITS.steps);
   return rows.map(toRecord);
+}
+
+/** All of them, with whole values. */
+export async function listSteps(context: EngineContext, executionId: string): Promise<ListedStep[]> {
+  const window = { limit: LIMITS.steps, valueBytes: null };
+  return (await listStored(context.database, parseExecutionId(executionId), window)).map(toListed);
+}
+
+/** For a description: the last ones, with large values cut. */
+export async function lastSteps(context: EngineContext, executionId: string): Promise<LastOf<ListedStep>> {
+  const most = LIMITS.describedSteps;
+  const window = { limit: most + 1, valueBytes: LIMITS.describedValueBytes };
+  const rows = await listStored(context.database, parseExecutionId(executionId), window);
+  return { items: rows.slice(-most).map(toListed), truncated: rows.length > most };
+}
+
+function toListed({ valueStart, ...row }: ShownStep): ListedStep {
+  const { attemptIndex, recordedAtMs, durationMs, valueBytes } = row;
+  const start = valueStart === null ? null : cutText(valueStart, LIMITS.describedValueBytes);
+  return { ...toRecord(row), attemptIndex, recordedAtMs, durationMs, valueBytes, valueStart: start };
 }
 
 function pauseRow(lease: LeaseRef, request: PauseRequest): PauseRow {

@@ -220,9 +220,13 @@ export class StreamHub {
       this.#pollSoon();
       return false;
     }
-    for (const uuid of [...hint.streams, ...hint.ended])
-      for (const group of this.#byExecution.get(uuid) ?? []) this.#read(group);
+    if (this.#byExecution.size === 0) return false;
+    for (const uuids of [hint.streams, hint.ended]) for (const uuid of uuids) this.#readOf(uuid);
     return false;
+  }
+
+  #readOf(uuid: string): void {
+    for (const group of this.#byExecution.get(uuid) ?? []) this.#read(group);
   }
 
   /** Serves the readers that the frames follow; returns whether that was all of them. */

@@ -5,6 +5,7 @@ import { EngineError } from '../../contract/errors.ts';
 import type { Json } from '../../contract/json.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
 import { abortSignal, choice, parsed, whole } from '../../contract/shape/kinds.ts';
+import { duration, msOf } from '../../contract/shape/duration.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { shape } from '../../contract/shape/shape.ts';
 import type {
@@ -48,7 +49,7 @@ const readRequest = shape<ReadStreamRequest>({
 const tailOnceRequest = shape<TailOnceRequest>({
   attemptIndex: attempt,
   after: parsed.optional(),
-  blockMs: whole(0, LIMITS.tailBlockMs).optional(),
+  block: duration(LIMITS.tailBlockMs).optional(),
   limit: frameCount.optional(),
   visibility: visibility.optional(),
 });
@@ -101,11 +102,12 @@ export async function tailOnce(
   executionId: string,
   request: TailOnceRequest,
 ): Promise<StreamPage> {
-  const { attemptIndex, blockMs = 0, limit = DEFAULT_LIMIT } = tailOnceRequest.check(request, 'request');
+  const { attemptIndex, block = 0, limit = DEFAULT_LIMIT } = tailOnceRequest.check(request, 'request');
   const wanted: Wanted = { limit, visibility: request.visibility ?? 'all' };
   const after = afterPlace(request.after ?? '0-0', 'request.after');
   const key = parseExecutionId(executionId);
   const place: ReaderPlace = { ...key, attemptIndex, ...after, told: 'any', epoch: null };
+  const blockMs = msOf(block);
   const waited = blockMs === 0 ? 'read it' : await waitFor(context, place, wanted, blockMs);
   return toPage(waited === 'read it' ? await readAfter(context, place, wanted) : waited, executionId);
 }

@@ -23,14 +23,13 @@ interface Asked {
 
 const OVER: Answer = { done: true, value: undefined };
 
-/** One tail of an execution or an attempt. It can be left while it waits. */
+/** One tail of an execution or an attempt. It can be left while it waits; an abort leaves it. */
 export class StreamTail implements AsyncIterableIterator<StreamItem>, Waiter {
   readonly #hub: StreamHub;
   readonly #signal: AbortSignal | undefined;
   readonly #items: TailItems;
   /** Ends what it reads by itself. */
   readonly #own = new AbortController();
-  #aborted: { reason: unknown } | undefined;
   /** To be undone when it is left. Set by the first `next`: a tail that is never read leaves nothing behind. */
   #undo: (() => void)[] | undefined;
   /** Where it waits. */
@@ -97,7 +96,6 @@ export class StreamTail implements AsyncIterableIterator<StreamItem>, Waiter {
   #proceed(): void {
     if (this.#undo === undefined || this.#items.hasReport()) return void this.#prepare();
     if (this.#items.isOver) return this.#leave();
-    if (this.#aborted !== undefined) return this.#fail(this.#aborted.reason);
     try {
       this.#group = this.#hub.join(this.#items.place, this);
     } catch (error) {
@@ -118,14 +116,8 @@ export class StreamTail implements AsyncIterableIterator<StreamItem>, Waiter {
   async #start(): Promise<void> {
     this.#undo = [];
     this.#undo.push(this.#hub.admit());
-    this.#undo.push(whenAborted(this.#signal, () => this.#abort(this.#signal!.reason)));
-    await this.#items.start();
-  }
-
-  #abort(reason: unknown): void {
-    this.#aborted = { reason };
-    this.#own.abort(reason);
-    if (this.#group !== undefined) this.#fail(reason);
+    this.#undo.push(whenAborted(this.#signal, () => this.#leave()));
+    if (!this.#isLeft) await this.#items.start();
   }
 
   #fail(error: unknown): void {

@@ -62,7 +62,7 @@ function gateOf(name: GateName, change: Partial<GateFacts>): Gate {
   return judgeGates(facts(change)).find(({ gate }) => gate === name)!;
 }
 
-const lease = (expiresInMs: number) => ({ workerInstanceId: 'w-1', expiresInMs });
+const lease = (expiresInMs: number) => ({ workerInstanceId: 'w-1', expiresInMs, silentForMs: 9_000 });
 const children = (open: number, needed = 3) => ({
   needed,
   total: 3,
@@ -341,7 +341,7 @@ const anyFacts: fc.Arbitrary<GateFacts> = fc.record({
   attemptIndex: fc.nat(5),
   route: fc.constant(facts().route),
   lanePause: fc.constantFrom(null, PAUSE, UNTOLD),
-  lease: fc.option(ms.map(lease)),
+  lease: fc.option(ms.map((left) => ({ ...lease(left), silentForMs: left }))),
   eligibleInMs: fc.option(ms),
   deadlineInMs: fc.option(ms),
   lastFailure: fc.option(fc.constant({ attemptIndex: 1, message: 'boom', category: null })),

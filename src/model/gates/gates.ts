@@ -10,6 +10,7 @@ import { isBlocked, joinFacts, tellJoin, type JoinFacts } from './blocked.ts';
 import { offersAll } from '../capabilities.ts';
 import { endFacts, tellEnd, type EndFacts } from './ended.ts';
 import { holderOf, tellHolder, type SessionFacts } from './held.ts';
+import { tellLease, type LeaseFacts } from './running.ts';
 import { routeMatches, type Route, type RouteDemand } from '../routes.ts';
 import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
@@ -41,7 +42,7 @@ export interface GateFacts {
     by: string | null;
     reason: string | null;
   } | null;
-  lease: { workerInstanceId: string; expiresInMs: number } | null;
+  lease: LeaseFacts | null;
   /** When it becomes claimable by itself; negative when a timer is late. */
   eligibleInMs: number | null;
   deadlineInMs: number | null;
@@ -114,18 +115,7 @@ function judgeLease(facts: GateFacts): Judgement {
   const { state, lease } = facts;
   if (state.lifecyclePhase !== 'active') return open('No worker is running it.');
   if (lease === null) return holding('A worker is running it.', {});
-  const { workerInstanceId, expiresInMs } = lease;
-  const told = { workerInstanceId, expiresInMs };
-  if (expiresInMs > 0) {
-    const rest = `its lease expires in ${shortDuration(expiresInMs)} unless the worker renews it`;
-    return holding(`Worker ${workerInstanceId} is running it; ${rest}.`, told);
-  }
-  const next =
-    resisting(facts).length > 0 ? 'could not be cleaned up so far' : 'is cleaned up within about a second';
-  return holding(
-    `The lease of worker ${workerInstanceId} expired ${shortDuration(-expiresInMs)} ago and ${next}.`,
-    told,
-  );
+  return holding(tellLease(lease, resisting(facts).length > 0), { ...lease });
 }
 
 /** The reconciler an execution depends on now; only setbacks of that one matter. */

@@ -3,7 +3,7 @@
  * what happens when it times out. Other gates are judged elsewhere.
  */
 import type { Json } from '../../contract/json.ts';
-import type { CountCondition, CountedBy, SignalCondition, TimeoutBehaviour } from '../../contract/signals.ts';
+import type { CountCondition, CountedBy, TimeoutBehaviour, WaitCondition } from '../../contract/signals.ts';
 import type { BlockingReason } from '../../contract/states.ts';
 import { leavesOf } from '../conditions.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
@@ -15,7 +15,7 @@ export interface OpenWait {
   /** Null without a timeout; negative when a timer is late. */
   timeoutInMs: number | null;
   onTimeout: TimeoutBehaviour;
-  condition: SignalCondition;
+  condition: WaitCondition;
   /** How many satisfiers each leaf of the condition has, in order; only of the first leaves. */
   counts: readonly number[];
 }
@@ -72,7 +72,8 @@ function waitFacts({ name, key, timeoutInMs, onTimeout, condition, counts }: Ope
   return { name, key, timeoutInMs, onTimeout, condition: jsonOf(condition), counts: [...counts] };
 }
 
-function jsonOf(condition: SignalCondition): Json {
+function jsonOf(condition: WaitCondition): Json {
+  if (condition.kind === 'message') return { ...condition };
   if (condition.kind !== 'count') return { kind: condition.kind, of: condition.of.map(jsonOf) };
   return { ...condition, waitpoints: [...condition.waitpoints] };
 }
@@ -85,7 +86,8 @@ function waitText({ name, key, timeoutInMs, onTimeout, condition, counts }: Open
 }
 
 /** Conditions that are nested deeper are only counted. */
-function conditionText(condition: SignalCondition, counts: readonly number[]): string {
+function conditionText(condition: WaitCondition, counts: readonly number[]): string {
+  if (condition.kind === 'message') return `needs a message in ${quoted(condition.mailbox)}`;
   if (condition.kind === 'count') return `has ${leafText(condition, counts[0])}`;
   const left = [...counts];
   const members = condition.of.map((member) => {

@@ -5,6 +5,7 @@
  */
 import { setMaxListeners } from 'node:events';
 import type { Claim, LeaseRefusal, RenewOutcome, WorkerPort } from '../../contract/protocol.ts';
+import type { Loss } from '../log/loss.ts';
 import { TaskAborted, type AbortCode } from '../task.ts';
 
 /** The part of a lease kept in reserve for a write that is in progress when it expires. */
@@ -18,7 +19,7 @@ export class HeldLease {
   readonly claim: Claim;
   /** When the last request that granted or renewed it was sent. */
   #confirmedAt: number;
-  #lost: AbortCode | undefined;
+  #loss: Loss | undefined;
   /** Why the handler must stop, while there is something left to report. */
   #stoppedBy: AbortCode | undefined;
   /** Created on demand: most handlers finish first, and creating an Error is expensive. */
@@ -44,12 +45,17 @@ export class HeldLease {
 
   /** Why the lease was lost, or undefined while it is held. */
   get lostBy(): AbortCode | undefined {
-    return this.#lost;
+    return this.#loss?.code;
+  }
+
+  /** How the lease was lost, or undefined while it is held. */
+  get loss(): Loss | undefined {
+    return this.#loss;
   }
 
   /** False once the lease is lost or may be: nothing may be written under it from then on. */
   isTrusted(): boolean {
-    if (this.#lost !== undefined) return false;
+    if (this.#loss !== undefined) return false;
     if (this.unconfirmedMs < trustMs(this.claim.leaseMs)) return true;
     this.lose('lease_lost');
     return false;
@@ -65,7 +71,7 @@ export class HeldLease {
 
   /** Aborts the handler while the lease is still held: the worker has something left to write, the handler has not. */
   stopHandler(code: AbortCode): void {
-    if (this.#stoppedBy !== undefined || this.#lost !== undefined) return;
+    if (this.#stoppedBy !== undefined || this.#loss !== undefined) return;
     this.#stoppedBy = code;
     this.#abort?.abort(this.#stopReason());
   }
@@ -77,15 +83,20 @@ export class HeldLease {
   }
 
   #stopReason(): TaskAborted | undefined {
-    const code = this.#stoppedBy ?? this.#lost;
+    const code = this.#stoppedBy ?? this.#loss?.code;
     if (code !== undefined) this.#reason ??= new TaskAborted(code);
     return this.#reason;
   }
 
-  lose(code: AbortCode): void {
-    if (this.#lost !== undefined) return;
-    this.#lost = code;
+  lose(code: AbortCode, refusal?: LeaseRefusal): void {
+    if (this.#loss !== undefined) return;
+    this.#loss = { code, refusal, unconfirmedMs: this.unconfirmedMs };
     this.#abort?.abort(this.#stopReason());
+  }
+
+  /** The database has refused a call under this lease: it is lost. */
+  refused(refusal: LeaseRefusal): void {
+    this.lose(abortCodeFor(refusal), refusal);
   }
 }
 
@@ -179,7 +190,7 @@ export class LeaseWatch {
 function apply(lease: HeldLease, outcome: RenewOutcome, sentAt: number): void {
   if (outcome.outcome === 'renewed') lease.extend(sentAt);
   // A held lease stays trusted until its margin, and the next beat tries again.
-  else if (outcome.outcome !== 'held') lease.lose(abortCodeFor(outcome));
+  else if (outcome.outcome !== 'held') lease.refused(outcome);
 }
 
 /** What a refused renewal means to the handler. */

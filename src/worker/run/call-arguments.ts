@@ -23,13 +23,16 @@ export const stepName = string(LIMITS.stepNameBytes);
 const stepKey = string(LIMITS.stepKeyBytes, 0);
 export const waitpointName = string(LIMITS.waitpointNameBytes);
 
-/** A string that is followed by a function or a duration is a key. */
+/** A string that is followed by a function, a duration or a date is a key. */
 function hasKey<What, Options>(
   call: Keyed<[what: What, options?: Options | undefined]>,
 ): call is [key: string, what: What, options?: Options | undefined] {
   const [first, second] = call as unknown[];
   if (typeof second === 'function') return true;
-  const isDurationLike = typeof second === 'string' || (typeof second === 'object' && second !== null);
+  const isDurationLike =
+    typeof second === 'string' ||
+    typeof second === 'number' ||
+    (typeof second === 'object' && second !== null);
   return typeof first === 'string' && isDurationLike;
 }
 

@@ -15,7 +15,7 @@ import { checkInput, type AnyTask, type Task } from '../../define/task.ts';
 import type { Child, ChildResults, SpawnOptions } from '../../define/task-context.ts';
 import type { Asked, HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
-import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import { TaskAborted } from '../task.ts';
 import { forgiven, type Waits } from './waits.ts';
 
@@ -44,7 +44,7 @@ export class Children {
     await this.#handOver.saved();
     const outcome = await insist(this.#lease, () => this.#port.spawn(this.#lease.claim, [request]));
     if (outcome.outcome !== 'spawned') {
-      this.#lease.lose(abortCodeFor(outcome));
+      this.#lease.refused(outcome);
       throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
     }
     // The worker of the child has checked its result against the task's contract.
@@ -124,7 +124,7 @@ function requestFor(
     ...(lane === undefined ? {} : { lane }),
     ...(priority === undefined ? {} : { priority }),
     ...(tags === undefined ? {} : { tags }),
-    ...(delay === undefined ? {} : { delayMs: durationMs(delay, 'options.delay', LIMITS.delayMs) }),
+    ...(delay === undefined ? {} : { delay: durationMs(delay, 'options.delay', LIMITS.delayMs) }),
   };
 }
 

@@ -9,7 +9,7 @@ import type { WorkerPort } from '../../contract/protocol.ts';
 import { EngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { insist } from './insist.ts';
-import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
 import { LEFTOVER_PATIENCE_MS, type Waits } from './waits.ts';
@@ -339,7 +339,7 @@ export class HandOver {
     const { claim } = this.#lease;
     const answer = await insist(this.#lease, () => this.#port.recordOrder(claim, { place, ends }));
     if (answer.outcome !== 'recorded') {
-      this.#lease.lose(abortCodeFor(answer));
+      this.#lease.refused(answer);
       throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
     }
     this.#stored = order;

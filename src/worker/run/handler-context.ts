@@ -4,10 +4,10 @@
  */
 import { durationMs, type Duration } from '../../contract/shape/duration.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
-import type { Json } from '../../contract/json.ts';
+import type { Json, Jsonified } from '../../contract/json.ts';
 import { parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { shape } from '../../contract/shape/shape.ts';
+import { refuse, shape } from '../../contract/shape/shape.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
 import type { Progress } from '../../contract/steps.ts';
 import type { SqlTransaction } from '../../contract/transactions.ts';
@@ -20,20 +20,20 @@ import type {
   ChildResults,
   FlowScope,
   Logger,
+  TaskLogger,
   OutputStream,
-  SatisfiedWait,
   SpawnOptions,
   StepFunction,
   StepOptions,
   TaskContext,
+  TransactionFunction,
   TransactionOptions,
   WaitForOptions,
   WaitpointOptions,
 } from '../../define/task-context.ts';
 import { stepName, waitpointName, type Keyed } from './call-arguments.ts';
-import { stepOutcomeId } from './hand-over.ts';
 import { Run } from './run.ts';
-import { planOf, runStep } from './run-step.ts';
+import { planOf, runStep, stepDuration } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
 import { forgiven } from './waits.ts';
 
@@ -46,12 +46,21 @@ const spawnOptions = shape<SpawnOptions>({
   delay: parsed.optional(),
 });
 
-const ASYNC_METHODS = ['step', 'tx', 'sleep', 'waitFor', 'createWaitpoint', 'spawn', 'all'] as const;
+const ASYNC_METHODS = [
+  'step',
+  'tx',
+  'sleep',
+  'sleepUntil',
+  'waitFor',
+  'createWaitpoint',
+  'spawn',
+  'all',
+] as const;
 
 /** What a context needs of the worker. */
 interface ContextWorker {
   readonly port: WorkerPort;
-  readonly log: Logger;
+  readonly log: { readonly logger: Logger };
 }
 
 export class HandlerContext implements TaskContext {
@@ -105,7 +114,7 @@ export class HandlerContext implements TaskContext {
 
   get #run(): Run {
     if (this.#madeRun !== undefined) return this.#madeRun;
-    const run = new Run(this.#worker.port, this.#lease, this.#worker.log, this.#kinds);
+    const run = new Run(this.#worker.port, this.#lease, this.#worker.log.logger, this.#kinds);
     if (this.#stage !== 'running') run.handled();
     if (this.#stage === 'over') {
       void run.closeOutput();
@@ -126,7 +135,7 @@ export class HandlerContext implements TaskContext {
     return this.#run.flow;
   }
 
-  get log(): Logger {
+  get log(): TaskLogger {
     return this.#run.log;
   }
 
@@ -142,27 +151,30 @@ export class HandlerContext implements TaskContext {
   async step<Value>(
     name: string,
     ...call: Keyed<[fn: StepFunction<Value>, options?: StepOptions | undefined]>
-  ): Promise<Value> {
+  ): Promise<Jsonified<Value>> {
     const run = this.#run;
     const { key, what: fn, options } = run.arguments.keyed('step', name, call);
     if (typeof fn !== 'function') throw run.arguments.misused('step', 'needs a function');
     const plan = run.arguments.checked(`step('${name}')`, () => planOf(options));
     run.book.take('step', name, key);
     return run.performed(name, key, async () => {
+      const begunMs = performance.now();
+      let tookMs = 0;
       const value = await run.inStep(name, key, async () => {
         const made = await runStep({ name, key }, fn, plan, run.lease.signal);
+        tookMs = stepDuration(begunMs);
         // Once the step is stored it does not run again: its output must be stored before.
         await run.outputStored();
         return made;
       });
-      return (await run.book.record({ name, key, value })).value;
+      return (await run.book.record({ name, key, value, durationMs: tookMs })).value;
     });
   }
 
   async tx<Value, Tx = SqlTransaction>(
     name: string,
-    ...call: Keyed<[fn: (tx: Tx) => Promise<Value>, options?: TransactionOptions<Tx> | undefined]>
-  ): Promise<Value> {
+    ...call: Keyed<[fn: TransactionFunction<Value, Tx>, options?: TransactionOptions<Tx> | undefined]>
+  ): Promise<Jsonified<Value>> {
     const run = this.#run;
     const { key, what: fn, options } = run.arguments.keyed('tx', name, call);
     if (typeof fn !== 'function') throw run.arguments.misused('tx', 'needs a function');
@@ -188,36 +200,36 @@ export class HandlerContext implements TaskContext {
     const sleepMs = run.arguments.checked(`sleep('${name}')`, () =>
       durationMs(duration, 'duration', LIMITS.delayMs),
     );
-    run.book.take('sleep', name, key);
-    const askedAt = performance.now();
-    const id = stepOutcomeId(name, key);
-    return run.handOver.take(id, async (asked) => {
-      const dueInMs = await run.waits.busyWith(async () => {
-        const stored = await run.book.find('sleep', name, key);
-        if (stored === undefined) await asked.begin();
-        const begun = stored ?? (await run.book.record({ name, key, sleepMs }));
-        asked.endedAtMs = begun.value as number;
-        // If the clock was set back, it may seem to be due again.
-        return begun.dueInMs !== 0 && (await run.handOver.wasHanded(id)) ? 0 : begun.dueInMs!;
-      });
-      if (dueInMs === 0) return;
-      asked.live();
-      return run.waits.sleep(dueInMs, askedAt);
-    });
+    return run.sleep({ name, key, sleepMs });
+  }
+
+  async sleepUntil(name: string, ...call: Keyed<[date: Date]>): Promise<void> {
+    const run = this.#run;
+    const { key, what: date } = run.arguments.keyed<Date, never>('sleepUntil', name, call);
+    const sleepUntilMs = run.arguments.checked(`sleepUntil('${name}')`, () => momentOf(date));
+    return run.sleep({ name, key, sleepUntilMs });
   }
 
   /** Only the overloads of TaskContext can tell, by the options, whether the wait may time out. */
-  async waitFor<Payload = Json>(
-    name: string,
-    ...call: Keyed<[options?: WaitForOptions<Payload> | undefined]>
-  ): Promise<SatisfiedWait<Payload>> {
+  async waitFor(at: string | Waitpoint<unknown>, ...call: unknown[]): Promise<never> {
     const run = this.#run;
-    run.arguments.nameOf('waitFor', name, stepName);
-    const { key, options } = run.arguments.keyedOptions('waitFor', name, call);
-    return run.signals.waitFor(name, key, options) as Promise<SatisfiedWait<Payload>>;
+    const opened = typeof at === 'string' ? undefined : run.signals.opened(at);
+    if (opened === undefined && typeof at === 'object')
+      throw run.arguments.misused(
+        'waitFor',
+        'needs a name, or a waitpoint that this run opened with ctx.createWaitpoint',
+      );
+    const name = run.arguments.nameOf('waitFor', opened?.name ?? (at as string), stepName);
+    const given = call as Keyed<[options?: WaitForOptions<unknown>]>;
+    const { key, options } = run.arguments.keyedOptions('waitFor', name, given);
+    const wanted = opened === undefined ? options : run.signals.optionsAt(opened, key, options);
+    return run.signals.waitFor(name, key, wanted) as Promise<never>;
   }
 
-  async createWaitpoint(name: string, ...rest: [options?: WaitpointOptions]): Promise<Waitpoint> {
+  async createWaitpoint<Payload = Json>(
+    name: string,
+    ...rest: [options?: WaitpointOptions<Payload>]
+  ): Promise<Waitpoint<Payload>> {
     const run = this.#run;
     run.arguments.nameOf('createWaitpoint', name, waitpointName);
     const options = run.arguments.optionsOf('createWaitpoint', name, rest);
@@ -258,6 +270,13 @@ export class HandlerContext implements TaskContext {
     for (const name of ASYNC_METHODS) detachable<Promise<unknown>>(this.prototype, name, forgiven);
     detachable<void>(this.prototype, 'progress', (call) => call());
   }
+}
+
+/** A date before 1970 has passed as surely as 1970 has. */
+function momentOf(date: Date): number {
+  const ms = date instanceof Date ? date.getTime() : Number.NaN;
+  if (Number.isNaN(ms)) refuse('date', 'must be a valid Date');
+  return Math.max(0, ms);
 }
 
 /** A method that can also be destructured from the context, and that middleware may replace with one of its own. */

@@ -3,14 +3,23 @@
  * database is unavailable the report is retried as long as the lease lasts.
  */
 import { isEngineError } from '../../contract/errors.ts';
-import type { CompleteOutcome, FailOutcome, Failure, WorkerPort } from '../../contract/protocol.ts';
+import {
+  promisedTo,
+  type CompleteFor,
+  type CompleteOutcome,
+  type CompletionWaiter,
+  type FailOutcome,
+  type Failure,
+  type OwnPort,
+  type WorkerPort,
+} from '../../contract/protocol.ts';
 import type { StreamKinds } from '../../define/streams.ts';
 import { parseWith } from '../../contract/shape/schema.ts';
 import { parseInput } from '../../define/task.ts';
-import type { Logger } from '../../define/task-context.ts';
 import type { Middleware, TaskHandler } from '../../define/handlers.ts';
 import { insist, insistAfter, requireTrust } from './insist.ts';
-import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import type { FailedAttempt, WorkerLog } from '../log/worker-log.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
 import { HandlerContext } from './handler-context.ts';
 import type { Run } from './run.ts';
@@ -22,48 +31,130 @@ export type RunOutcome = 'completed' | 'failed' | 'retry_scheduled' | 'paused' |
 /** The worker that runs handlers. One object for all runs: what is created for each run is paid for by each. */
 export interface RunHost<Lease extends HeldLease> {
   readonly port: WorkerPort;
-  readonly log: Logger;
+  readonly completeFor: CompleteFor;
+  readonly log: WorkerLog;
   readonly middleware: readonly Middleware[];
   /** Called when the handler has finished, before its outcome is reported. */
   handled(lease: Lease): void;
-  /** Called when there is nothing left to do for the run, never before the run's promise is returned. */
+  /** Called once, when there is nothing left to do for the run, and never before `runHandler` has returned. */
   finished(lease: Lease, outcome: RunOutcome): void;
 }
 
 /**
- * Runs a handler and reports its outcome. Never rejects. A handler that completes at the first try, as most do, costs
- * this one promise and two waits: for the handler, and for the report.
+ * Runs a handler and reports its outcome. Never throws. A handler that uses nothing of its run and completes at the first
+ * try, as most do, costs one wait, for the handler, and no promise besides its own: callbacks do the rest.
  */
-export async function runHandler<Lease extends HeldLease>(
+export function runHandler<Lease extends HeldLease>(
   host: RunHost<Lease>,
   lease: Lease,
   handler: TaskHandler,
-): Promise<void> {
-  const { port } = host;
+): void {
   const ctx = new HandlerContext(host, lease, handler.task.streams as StreamKinds);
-  let run: Run | undefined;
-  let result: unknown;
+  let made: Promise<unknown>;
   try {
-    result = await called(ctx, lease, handler, host.middleware);
-    run = HandlerContext.over(ctx);
-    const written = run?.closeOutput();
-    if (written !== undefined) await written;
+    made = Promise.resolve(called(ctx, lease, handler, host.middleware));
   } catch (thrown) {
-    host.finished(lease, await failed(host, lease, HandlerContext.runOf(ctx), thrown).catch(lost));
+    void endFailed(host, lease, ctx, thrown);
     return;
   }
-  if (run?.close() === true) await run.warnOfUnreached();
+  void made.then(
+    (result) => handled(host, lease, ctx, result),
+    (thrown: unknown) => endFailed(host, lease, ctx, thrown),
+  );
+}
+
+function handled<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
+  ctx: HandlerContext,
+  result: unknown,
+): Promise<void> | undefined {
+  const run = HandlerContext.over(ctx);
+  if (run !== undefined) return endRun(host, lease, ctx, run, result);
   host.handled(lease);
-  let outcome: RunOutcome;
+  new Completion(host, lease, undefined, result).send();
+  return undefined;
+}
+
+/** Ends a run of which the handler has used something. */
+async function endRun<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
+  ctx: HandlerContext,
+  run: Run,
+  result: unknown,
+): Promise<void> {
   try {
-    const ordered = run?.orderStored();
-    if (ordered !== undefined) await storedIfPossible(run!, ordered);
-    requireTrust(lease);
-    outcome = toOutcome(lease, await port.complete(lease.claim, result));
-  } catch (error) {
-    outcome = await completedLater(port, lease, run, result, error).catch(lost);
+    const written = run.closeOutput();
+    if (written !== undefined) await written;
+  } catch (thrown) {
+    await endFailed(host, lease, ctx, thrown);
+    return;
   }
-  host.finished(lease, outcome);
+  if (run.close()) await run.warnOfUnreached();
+  host.handled(lease);
+  const completion = new Completion(host, lease, run, result);
+  try {
+    const ordered = run.orderStored();
+    if (ordered !== undefined) await storedIfPossible(run, ordered);
+  } catch (error) {
+    completion.reject(error);
+    return;
+  }
+  completion.send();
+}
+
+async function endFailed<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
+  ctx: HandlerContext,
+  thrown: unknown,
+): Promise<void> {
+  host.finished(lease, await failed(host, lease, HandlerContext.runOf(ctx), thrown).catch(lost));
+}
+
+/** The port of a connection completes without a promise for each run; others need not. */
+export function completeForOf(port: WorkerPort): CompleteFor {
+  const { completeFor } = port as Partial<OwnPort>;
+  return completeFor ?? ((lease, result, waiter) => promisedTo(waiter, port.complete(lease, result)));
+}
+
+/** A result on its way, and the waiter for its outcome. */
+class Completion<Lease extends HeldLease> implements CompletionWaiter {
+  readonly #host: RunHost<Lease>;
+  readonly #lease: Lease;
+  readonly #run: Run | undefined;
+  readonly #result: unknown;
+
+  constructor(host: RunHost<Lease>, lease: Lease, run: Run | undefined, result: unknown) {
+    this.#host = host;
+    this.#lease = lease;
+    this.#run = run;
+    this.#result = result;
+  }
+
+  send(): void {
+    try {
+      requireTrust(this.#lease);
+      this.#host.completeFor(this.#lease.claim, this.#result, this);
+    } catch (error) {
+      this.reject(error);
+    }
+  }
+
+  resolve(outcome: CompleteOutcome): void {
+    this.#host.finished(this.#lease, toOutcome(this.#lease, outcome));
+  }
+
+  reject(error: unknown): void {
+    void this.#sendAgain(error);
+  }
+
+  async #sendAgain(failure: unknown): Promise<void> {
+    const host = this.#host;
+    const later = completedLater(host, this.#lease, this.#run, this.#result, failure);
+    host.finished(this.#lease, await later.catch(lost));
+  }
 }
 
 /** The report itself failed in a way nobody expects: the lease lapses, and another worker continues. */
@@ -83,14 +174,13 @@ async function failed<Lease extends HeldLease>(
   host.handled(lease);
   if (lease.lostBy !== undefined) return outcomeOfLost(lease);
   const step = run.stepOf(thrown);
-  run.log.error({ err: thrown, ...(step === undefined ? {} : { step }) }, 'The attempt failed.');
-  return reportFailure(host.port, lease, run, withStep(toFailure(thrown), step));
+  return reportFailure(host, lease, run, { failure: withStep(toFailure(thrown), step), thrown, step });
 }
 
 /** Continues after the first report of a result failed, with what it failed with. */
-async function completedLater(
-  port: WorkerPort,
-  lease: HeldLease,
+async function completedLater<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
   run: Run | undefined,
   result: unknown,
   error: unknown,
@@ -99,12 +189,14 @@ async function completedLater(
   try {
     return await answered(
       lease,
-      insistAfter(error, lease, () => port.complete(lease.claim, result)),
+      insistAfter(error, lease, () => host.port.complete(lease.claim, result)),
     );
   } catch (hopeless) {
     // The result itself cannot be stored; a retry would produce the same one.
-    const message = `${subjectOf(lease.claim)}: ${toFailure(hopeless).message}`;
-    return reportFailure(port, lease, run, { message, category: 'permanent', retry: 'never' });
+    const thrown = toFailure(hopeless);
+    const message = `${subjectOf(lease.claim)}: ${thrown.message}`;
+    const failure: Failure = { ...thrown, message, category: 'permanent', retry: 'never' };
+    return reportFailure(host, lease, run, { failure, thrown: hopeless, step: undefined });
   }
 }
 
@@ -185,19 +277,27 @@ async function inTime(
   }
 }
 
-async function reportFailure(
-  port: WorkerPort,
-  lease: HeldLease,
+async function reportFailure<Lease extends HeldLease>(
+  { port, log }: RunHost<Lease>,
+  lease: Lease,
   run: Run | undefined,
-  failure: Failure,
+  attempt: Omit<FailedAttempt, 'claim'>,
 ): Promise<RunOutcome> {
+  const { claim } = lease;
+  let { failure } = attempt;
+  let answer: FailOutcome | undefined;
+  const send = async (): Promise<FailOutcome> => (answer = await port.fail(claim, failure));
   try {
-    return await report(lease, run, () => port.fail(lease.claim, failure));
+    return await report(lease, run, send);
   } catch (error) {
     // The handler's retry options were refused: then the failure alone must be reported.
     const message = `${failure.message} (its retry options were invalid: ${toFailure(error).message})`;
-    const retry = failure.retry === 'never' ? 'never' : 'policy';
-    return report(lease, run, () => port.fail(lease.claim, { message, retry }));
+    const { detail } = failure;
+    failure = { message, retry: failure.retry === 'never' ? 'never' : 'policy' };
+    if (detail !== undefined) failure.detail = detail;
+    return await report(lease, run, send);
+  } finally {
+    log.attemptFailed({ ...attempt, claim, failure }, answer);
   }
 }
 
@@ -241,7 +341,7 @@ function toOutcome(lease: HeldLease, answer: CompleteOutcome | FailOutcome): Run
     case 'retry_scheduled':
       return answer.outcome;
     default:
-      lease.lose(abortCodeFor(answer));
+      lease.refused(answer);
       return outcomeOfLost(lease);
   }
 }

@@ -9,7 +9,7 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { StepKey } from '../../contract/steps.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
-import type { StepFunction, StepOptions } from '../../define/task-context.ts';
+import type { StepOptions, StepScope } from '../../define/task-context.ts';
 import { shape } from '../../contract/shape/shape.ts';
 import { backoffKind, storedBackoff } from '../../model/backoff.ts';
 import { TaskAborted, TaskFailed } from '../task.ts';
@@ -68,12 +68,12 @@ export function planOf(options: StepOptions | undefined): StepPlan {
 }
 
 /** Retries until it succeeds, has no tries left, fails with an error that must not be retried, or loses the lease. */
-export async function runStep<Value>(
+export async function runStep(
   { name, key }: Required<StepKey>,
-  fn: StepFunction<Value>,
+  fn: (scope: StepScope) => unknown,
   plan: StepPlan,
   signal: AbortSignal,
-): Promise<Value> {
+): Promise<unknown> {
   for (let tryIndex = 0; ; tryIndex += 1) {
     signal.throwIfAborted();
     const over = new AbortController();
@@ -91,13 +91,18 @@ export async function runStep<Value>(
   }
 }
 
-async function tryOnce<Value>(
+/** Since a time of the monotonic clock, as it is stored with a step. */
+export function stepDuration(begunMs: number): number {
+  return Math.min(Math.round(performance.now() - begunMs), LIMITS.stepDurationMs);
+}
+
+async function tryOnce(
   name: string,
-  fn: StepFunction<Value>,
+  fn: (scope: StepScope) => unknown,
   plan: StepPlan,
   signal: AbortSignal,
   tryIndex: number,
-): Promise<Value> {
+): Promise<unknown> {
   const { timeoutMs } = plan;
   if (timeoutMs === undefined) return fn({ signal, tryIndex });
   const limit = new AbortController();

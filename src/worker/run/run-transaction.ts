@@ -12,6 +12,7 @@ import { spread } from '../../model/retry.ts';
 import type { Logger } from '../../define/task-context.ts';
 import { insistOnConnection } from './insist.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
+import { stepDuration } from './run-step.ts';
 import type { StepBook } from './step-book.ts';
 import { subjectOf } from '../task.ts';
 
@@ -73,8 +74,10 @@ async function tryOnce<Tx>({
   const inside = async (tx: Tx, executor: SqlExecutor): Promise<unknown> => {
     tried.isBegun = true;
     lease.throwIfStopped();
+    const begunMs = performance.now();
     const value = await work(tx);
-    const { repeated, step } = await book.recordInside({ name, key, value }, executor);
+    const done = { name, key, value, durationMs: stepDuration(begunMs) };
+    const { repeated, step } = await book.recordInside(done, executor);
     tried.isRecorded = true;
     if (repeated) {
       tried.earlier = { value: step.value };

@@ -4,9 +4,11 @@
  * first use, because most handlers use few of them, or none.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { LIMITS } from '../../contract/limits.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
+import type { StepKey } from '../../contract/steps.ts';
 import type { StreamKinds } from '../../define/streams.ts';
-import type { FlowScope, Logger, OutputStream } from '../../define/task-context.ts';
+import type { FlowScope, Logger, OutputStream, TaskLogger } from '../../define/task-context.ts';
 import { CallArguments } from './call-arguments.ts';
 import { Children } from './children.ts';
 import { flowScope } from './flow.ts';
@@ -33,7 +35,7 @@ export class Run {
   #madeSignals: Signals | undefined;
   #madeHandOver: HandOver | undefined;
   readonly #log: Logger;
-  #factLog: Logger | undefined;
+  #factLog: TaskLogger | undefined;
   #thrownIn: WeakMap<object, string> | undefined;
   #isHandled = false;
   #isOutputClosed = false;
@@ -168,7 +170,7 @@ export class Run {
     this.log.warn({ steps: unreached }, sentence);
   }
 
-  get log(): Logger {
+  get log(): TaskLogger {
     return (this.#factLog ??= withFacts(this.#log, factsOf(this.lease)));
   }
 
@@ -183,6 +185,28 @@ export class Run {
         return (await perform()) as Value;
       }),
     );
+  }
+
+  /** A sleep that is recorded already keeps its end, whatever this run asks for. */
+  sleep(step: Required<StepKey> & ({ sleepMs: number } | { sleepUntilMs: number })): Promise<void> {
+    const { name, key } = step;
+    this.book.take('sleep', name, key);
+    const askedAt = performance.now();
+    const id = stepOutcomeId(name, key);
+    return this.handOver.take(id, async (asked) => {
+      const dueInMs = await this.waits.busyWith(async () => {
+        const stored = await this.book.find('sleep', name, key);
+        if (stored === undefined) await asked.begin();
+        const begun = stored ?? (await this.book.record(step));
+        asked.endedAtMs = begun.value as number;
+        // If the clock was set back, it may seem to be due again.
+        return begun.dueInMs !== 0 && (await this.handOver.wasHanded(id)) ? 0 : begun.dueInMs!;
+      });
+      if (dueInMs === 0) return;
+      asked.live();
+      // A later date is waited for in parts: the next run finds that it is not due yet.
+      return this.waits.sleep(Math.min(dueInMs, LIMITS.delayMs), askedAt);
+    });
   }
 
   /** Remembers where an error came from: its message alone is seldom enough. */
@@ -220,10 +244,10 @@ function factsOf({ claim }: HeldLease): object {
 }
 
 /** Adds fields to everything that is logged. A logger that throws must not fail the work. */
-function withFacts(log: Logger, facts: object): Logger {
+function withFacts(log: Logger, facts: object): TaskLogger {
   const write =
     (level: keyof Logger) =>
-    (own: object, message?: string): void => {
+    (own: object | string, message?: string): void => {
       try {
         if (typeof own === 'string') log[level](facts, own);
         else log[level]({ ...facts, ...own }, message);

@@ -8,7 +8,7 @@ import type { WorkerPort } from '../../contract/protocol.ts';
 import type { NewStep, RecordOutcome, StepRecord } from '../../contract/steps.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import { insist } from './insist.ts';
-import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
 
 export type StepUse = 'step' | 'sleep' | 'wait' | 'spawn';
@@ -90,7 +90,7 @@ export class StepBook {
 
   #accepted(outcome: RecordOutcome): { repeated: boolean; step: StepRecord } {
     if (outcome.outcome === 'recorded') return outcome;
-    this.#lease.lose(abortCodeFor(outcome));
+    this.#lease.refused(outcome);
     throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
   }
 

@@ -11,7 +11,7 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { BestEffortOptions } from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';
 import { insist } from './insist.ts';
-import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import { TaskAborted } from '../task.ts';
 
 /** Frames written within this time are sent together. */
@@ -268,7 +268,7 @@ export class StreamWriter {
     const { claim } = this.#lease;
     const outcome = await insist(this.#lease, () => this.#port.appendFrames(claim, frames, options));
     if (outcome.outcome === 'appended') return;
-    this.#lease.lose(abortCodeFor(outcome));
+    this.#lease.refused(outcome);
     throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
   }
 

@@ -30,7 +30,7 @@ import type {
 } from '../../define/task-context.ts';
 import { stepOutcomeId, type HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
-import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import type { StepBook } from './step-book.ts';
 import { subjectOf, TaskAborted } from '../task.ts';
 import type { Waits } from './waits.ts';
@@ -54,7 +54,7 @@ const waitForOptions = shape<WaitForOptions<unknown>>({
     ? faultAt('.onTimeout', fault('needs a timeout'))
     : undefined,
 );
-const waitpointOptions = shape<WaitpointOptions>({
+const waitpointOptions = shape<WaitpointOptions<unknown>>({
   schema: parsed.optional(),
   expiresIn: parsed.optional(),
 });
@@ -66,6 +66,8 @@ export class Signals {
   readonly #book: StepBook;
   readonly #waits: Waits;
   readonly #handOver: HandOver;
+  /** The schemas of the waitpoints that this run has opened. */
+  readonly #schemas = new WeakMap<object, WaitpointOptions<unknown>['schema']>();
 
   constructor(port: WorkerPort, lease: HeldLease, book: StepBook, waits: Waits, handOver: HandOver) {
     this.#port = port;
@@ -97,16 +99,42 @@ export class Signals {
     });
   }
 
-  async createWaitpoint(name: string, options: WaitpointOptions = {}): Promise<Waitpoint> {
+  /** A waitpoint that this run has opened; undefined for anything else. */
+  opened(at: unknown): Waitpoint<unknown> | undefined {
+    return this.#schemas.has(at as object) ? (at as Waitpoint<unknown>) : undefined;
+  }
+
+  /** The options of a wait at a waitpoint that this run has opened, with its schema. */
+  optionsAt(
+    waitpoint: Waitpoint<unknown>,
+    key: string,
+    options: WaitForOptions<unknown> | undefined,
+  ): WaitForOptions<unknown> {
+    const call = `${subjectOf(this.#lease.claim)}: ctx.waitFor(waitpoint)`;
+    if (key !== '' || options?.schema !== undefined) {
+      const sentence = `${call} takes neither a key nor a schema: those of the waitpoint are used.`;
+      throw new EngineError('invalid_step', sentence, { field: 'options' });
+    }
+    const schema = this.#schemas.get(waitpoint);
+    return { ...options, ...(schema === undefined ? {} : { schema }) };
+  }
+
+  async createWaitpoint<Payload>(
+    name: string,
+    options: WaitpointOptions<Payload> = {},
+  ): Promise<Waitpoint<Payload>> {
     return this.#explaining(`createWaitpoint('${name}')`, async () => {
       const request = waitpointOf(name, options);
-      const create = async (): Promise<Waitpoint> => {
+      const create = async (): Promise<Waitpoint<Payload>> => {
         await this.#handOver.saved();
         const outcome = await insist(this.#lease, () =>
           this.#port.createWaitpoint(this.#lease.claim, request),
         );
-        if (outcome.outcome === 'created') return outcome.waitpoint;
-        this.#lease.lose(abortCodeFor(outcome));
+        if (outcome.outcome === 'created') {
+          this.#schemas.set(outcome.waitpoint, options.schema);
+          return outcome.waitpoint as Waitpoint<Payload>;
+        }
+        this.#lease.refused(outcome);
         throw new TaskAborted(this.#lease.lostBy ?? 'lease_lost');
       };
       const id = this.#handOver.numbered('waitpoint', name);
@@ -149,7 +177,7 @@ function signalWaitOf(name: string, key: string, options: WaitForOptions<unknown
   };
 }
 
-function waitpointOf(name: string, options: WaitpointOptions): WaitpointRequest {
+function waitpointOf(name: string, options: WaitpointOptions<unknown>): WaitpointRequest {
   const { expiresIn } = waitpointOptions.check(options, 'options');
   const schema = jsonSchemaOf(options.schema);
   return {
@@ -188,7 +216,7 @@ function codeOf<Payload>(schema: WaitForOptions<Payload>['schema']): Schema<unkn
   return schema !== undefined && '~standard' in schema ? (schema as PayloadSchema<Payload>) : undefined;
 }
 
-function jsonSchemaOf(schema: WaitpointOptions['schema']): Json | undefined {
+function jsonSchemaOf(schema: WaitpointOptions<unknown>['schema']): Json | undefined {
   if (schema === undefined) return undefined;
   // In some libraries schemas are functions.
   if ((typeof schema !== 'object' && typeof schema !== 'function') || schema === null) {

@@ -10,7 +10,7 @@ import { EngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { SuspendOutcome, SuspendRequest, WaitEnd } from '../../contract/signals.ts';
 import { insist, isHopeless } from './insist.ts';
-import { abortCodeFor, type HeldLease } from '../loop/lease-watch.ts';
+import type { HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
 import type { SignalWait } from './wait-for.ts';
 import { TaskAborted } from '../task.ts';
@@ -253,7 +253,7 @@ export class Waits {
       case 'suspended':
         return this.#lease.lose('paused');
       default:
-        this.#lease.lose(abortCodeFor(answer));
+        this.#lease.refused(answer);
     }
   }
 

@@ -145,8 +145,8 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
   test('firing timers makes each claimable once', () =>
     withEngine(async (engine, kind) => {
       await engine.executions.submit([
-        { kind, delayMs: 1_000 },
-        { kind, delayMs: 1_000 },
+        { kind, delay: 1_000 },
+        { kind, delay: 1_000 },
       ]);
       await crew.database.moveClock(1_000);
       const struck = cut(when, 'ff_fire_timers');
@@ -194,7 +194,7 @@ describe.each(['before', 'after'] as const)('cut %s the commit', (when) => {
     withEngine(async (engine, kind) => {
       const submitted = await engine.executions.submit(Array.from({ length: 20 }, () => ({ kind })));
       const struck = ['ff_claim(', 'ff_complete'].map((name) => cut(when, name));
-      const worker = crew.work(engine, { pollMs: 50, handlers: { [kind]: () => undefined } });
+      const worker = crew.work(engine, { poll: 50, handlers: { [kind]: () => undefined } });
       await Promise.all(struck);
       await expect.poll(() => worker.stats.completed, SOON).toBe(20);
       expect(worker.stats).toMatchObject({ lost: 0, failed: 0, claimErrors: 1 });
@@ -254,7 +254,7 @@ test('a claim that goes lane by lane and breaks at the second one does not lose 
 test('cutting every connection of a busy worker again and again only costs time', () =>
   withEngine(async (engine, kind) => {
     const worker = crew.work(engine, {
-      pollMs: 50,
+      poll: 50,
       handlers: { [kind]: ({ payload }: { payload: number }) => payload * 2 },
     });
     const ids: ExecutionId[] = [];

@@ -9,7 +9,7 @@ import { faultsOf } from '../checker.ts';
 import { startWorkerProcess } from '../children.ts';
 
 const LEASE_MS = 1_000;
-const POLICY = { retry: { maxRetries: 1_000, backoff: { type: 'fixed', delayMs: 5 } } } as const;
+const POLICY = { retry: { maxRetries: 1_000, backoff: { type: 'fixed', delay: 5 } } } as const;
 const crew = useCrew();
 
 async function endedOf(kind: string): Promise<number> {

@@ -28,7 +28,7 @@ test(
       Array.from({ length: EXECUTIONS }, (_, n) => ({
         kind,
         payload: { n, failures: Math.max(0, Math.trunc(random() * 4) - 1) },
-        policy: { retry: { maxRetries: 1_000, backoff: { type: 'fixed', delayMs: 10 } } } as const,
+        policy: { retry: { maxRetries: 1_000, backoff: { type: 'fixed', delay: 10 } } } as const,
       })),
     );
     const start = (): WorkerProcess =>

@@ -55,7 +55,7 @@ async function finish(on: Connection, count: number): Promise<ExecutionId[]> {
     .poll(async () => {
       const { claims } = await port.claim(request);
       await Promise.all(claims.map((claim) => port.complete(claim)));
-      return (await on.executions.describe(submitted.at(-1)!.executionId))?.publicState;
+      return (await on.executions.describe(submitted.at(-1)!.executionId))?.state;
     }, SOON)
     .toBe('completed');
   return submitted.map(({ executionId }) => executionId);
@@ -229,6 +229,7 @@ describe('a standby', () => {
   it('gives a worker nothing to do, and the reason', async () => {
     const errors: unknown[] = [];
     const worker = startWorker(standby, {
+      log: 'silent',
       handlers: [handle(task<null>(newKind()), () => null)],
       onError: (error) => errors.push(error),
     });

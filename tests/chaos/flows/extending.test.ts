@@ -87,7 +87,7 @@ test('members are added once, wherever the worker that adds them is killed', tim
   const runs: string[] = [];
   const sums: number[][] = [];
   crew.work(engine, {
-    pollMs: 50,
+    poll: 50,
     handlers: {
       [childKind]: ({ payload, executionId }) => {
         runs.push(executionId);

@@ -100,7 +100,7 @@ test(
     const { claim, token } = await suspended(kind);
     await crash();
     expect(await once(() => engine.executions.describe(claim.executionId))).toMatchObject({
-      publicState: 'suspended',
+      state: 'suspended',
     });
     // The lease holder may not know whether its suspend succeeded.
     const again = { waits: [{ name: 'told', condition: GO, timeoutMs: LEASE_MS }] };

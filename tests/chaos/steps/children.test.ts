@@ -56,7 +56,7 @@ async function runDoomed(engine: Connection, childKind: string, dieAt?: number):
     counted: true,
     ...(dieAt === undefined ? {} : { dieAt }),
   });
-  const fate = async () => process.fate ?? (await engine.executions.describe(executionId))?.publicState;
+  const fate = async () => process.fate ?? (await engine.executions.describe(executionId))?.state;
   await expect.poll(fate, { ...SOON, ...timeFor(1) }).toMatch(/^(?:SIGKILL|waiting_children)$/);
   await process.kill();
   return { kind, executionId, process, spawned: (await childrenOf(executionId)).length };

@@ -54,9 +54,7 @@ function sleepers(kinds: readonly string[], name: string, hold = false): TaskPro
 }
 
 async function paused(executionId: ExecutionId): Promise<void> {
-  await expect
-    .poll(async () => (await engine.executions.describe(executionId))?.publicState, SOON)
-    .toBe('delayed');
+  await expect.poll(async () => (await engine.executions.describe(executionId))?.state, SOON).toBe('delayed');
 }
 
 /** The original end of the sleep, as soon as it has begun. */
@@ -94,7 +92,7 @@ test('killing a worker while the execution is paused does not change when the sl
   await moveClockTo(due - LATER_MS);
   await workerPort(engine).fireTimers();
   expect(await engine.executions.describe(executionId)).toMatchObject({
-    publicState: 'delayed',
+    state: 'delayed',
     attemptIndex: 0,
   });
   await moveClockTo(due + LATER_MS);
@@ -141,7 +139,7 @@ test('a Postgres crash during sleeps does not change when they end', { timeout: 
   );
   await moveClockTo(Math.min(...dues) - LATER_MS);
   await workerPort(engine).fireTimers();
-  expect(await engine.executions.describe(resting.executionId)).toMatchObject({ publicState: 'delayed' });
+  expect(await engine.executions.describe(resting.executionId)).toMatchObject({ state: 'delayed' });
   await moveClockTo(Math.max(...dues) + LATER_MS);
   for (const { kind, executionId } of [resting, working]) await checkRested(kind, executionId);
   expect((await engine.executions.describe(resting.executionId))?.attemptIndex).toBe(0);

@@ -41,7 +41,7 @@ test('the lease of a process stopped before its COMMIT expires, and another proc
       return 'another';
     }),
   );
-  crew.work(engine, { pollMs: 20, handlers: [work] });
+  crew.work(engine, { poll: 20, handlers: [work] });
   expect(await run.result()).toBe('another');
   expect((await crew.database.query('SELECT by FROM public.paid')).rows).toEqual([{ by: 'another' }]);
 });

@@ -7,7 +7,7 @@ import { misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
 const RETRYING = {
-  policy: { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 60_000 } } },
+  policy: { retry: { maxRetries: 5, backoff: { type: 'fixed', delay: 60_000 } } },
 } as const;
 
 describe('attempts', () => {

@@ -54,8 +54,8 @@ describe('calls made at the same time', () => {
     );
     expect(retried.size).toBe(30);
     const snapshots = await Promise.all(claims.map(({ executionId }) => bench.snapshot(executionId)));
-    for (const { executionId, publicState, attempts } of snapshots) {
-      expect(publicState).toBe(retried.has(executionId) ? 'delayed' : 'failed');
+    for (const { executionId, state, attempts } of snapshots) {
+      expect(state).toBe(retried.has(executionId) ? 'delayed' : 'failed');
       expect(attempts).toMatchObject([{ failureMessage: executionId }]);
     }
   });
@@ -104,7 +104,7 @@ describe('calls made at the same time', () => {
       bench.port.complete(claims[2]!, { bad: Number.NaN }),
     ]);
     expect(settled.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
-    expect(await bench.snapshot(claims[1]!.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(claims[1]!.executionId)).toMatchObject({ state: 'active' });
   });
 
   it('of every kind finish together', async () => {

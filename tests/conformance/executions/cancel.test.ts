@@ -14,25 +14,25 @@ describe('cancel finishes an execution', () => {
     expect(await bench.engine.cancel(executionId, WHY)).toEqual({ executionId, outcome: 'cancelled' });
     expect(await bench.engine.executions.result(executionId)).toEqual(CANCELLED);
     expect(await bench.snapshot(executionId)).toMatchObject({
-      publicState: 'cancelled',
-      state: { terminalOutcome: 'cancelled', attemptState: 'pending_first_attempt' },
+      state: 'cancelled',
+      stateVector: { terminalOutcome: 'cancelled', attemptState: 'pending_first_attempt' },
       startedAtMs: null,
       attempts: [],
     });
   });
 
   it('that is delayed', async () => {
-    const executionId = await bench.submit({ delayMs: 60_000 });
+    const executionId = await bench.submit({ delay: 60_000 });
     expect(await bench.engine.cancel(executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
-    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'cancelled', eligibleAtMs: null });
+    expect(await bench.snapshot(executionId)).toMatchObject({ state: 'cancelled', eligibleAtMs: null });
   });
 
   it('that is running: its worker no longer owns anything', async () => {
     const claim = await bench.running();
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      publicState: 'cancelled',
-      state: { ownershipState: 'unowned', attemptState: 'attempt_terminal' },
+      state: 'cancelled',
+      stateVector: { ownershipState: 'unowned', attemptState: 'attempt_terminal' },
       lease: null,
       leaseEpoch: claim.leaseEpoch + 1,
       attempts: [{ attemptIndex: 0, outcome: 'cancelled', failureMessage: 'not needed' }],
@@ -45,8 +45,8 @@ describe('cancel finishes an execution', () => {
     const claim = await bench.running({ policy: { retry: { maxRetries: 1 } } });
     await bench.port.fail(claim, { message: 'ouch' });
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
-    const { attempts, publicState } = await bench.snapshot(claim.executionId);
-    expect(publicState).toBe('cancelled');
+    const { attempts, state } = await bench.snapshot(claim.executionId);
+    expect(state).toBe('cancelled');
     expect(attempts).toMatchObject([{ attemptIndex: 0, outcome: 'failed' }]);
     expect(await bench.engine.executions.result(claim.executionId)).toEqual(CANCELLED);
     expect(await bench.port.fail(claim, { message: 'ouch' })).toMatchObject({
@@ -99,7 +99,7 @@ describe('cancel is refused', () => {
     const id = await bench.submit();
     const executionId = misplaced(id);
     expect(await bench.engine.cancel(executionId, WHY)).toEqual({ executionId, outcome: 'not_found' });
-    expect(await bench.snapshot(id)).toMatchObject({ publicState: 'waiting' });
+    expect(await bench.snapshot(id)).toMatchObject({ state: 'waiting' });
   });
 });
 
@@ -132,7 +132,7 @@ describe('many ids in one call', () => {
       { executionId, outcome: 'cancelled' },
       { executionId: misplaced(executionId), outcome: 'not_found' },
     ]);
-    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'cancelled' });
+    expect(await bench.snapshot(executionId)).toMatchObject({ state: 'cancelled' });
   });
 
   it('may be an empty list', async () => {

@@ -55,9 +55,9 @@ describe('a claim', () => {
     const kind = newKind();
     await bench.submit({ kind });
     const claim = await bench.claimOne(kind, { workerId: 'w', workerInstanceId: 'w-7', leaseMs: 5_000 });
-    const { publicState, state, lease, startedAtMs } = await bench.snapshot(claim.executionId);
-    expect({ publicState, ...state }).toMatchObject({
-      publicState: 'active',
+    const { state, stateVector, lease, startedAtMs } = await bench.snapshot(claim.executionId);
+    expect({ state, ...stateVector }).toMatchObject({
+      state: 'active',
       lifecyclePhase: 'active',
       ownershipState: 'leased',
       attemptState: 'running_attempt',
@@ -230,8 +230,8 @@ describe('an empty claim', () => {
     const nothing = { ...claimRequest(), kinds: [newKind()] };
     expect(await workerPort(lonely).claim(nothing)).toEqual({ claims: [], nextDueInMs: null, passedBy: 0 });
     await bench.engine.executions.submit([
-      { kind: newKind(), delayMs: 500_000 },
-      { kind: newKind(), delayMs: 900_000 },
+      { kind: newKind(), delay: 500_000 },
+      { kind: newKind(), delay: 900_000 },
     ]);
     const { nextDueInMs } = await workerPort(lonely).claim(nothing);
     expect(nextDueInMs).toBeGreaterThan(0);
@@ -270,8 +270,8 @@ describe('a watcher', () => {
   it('is notified when a delay will be due', async () => {
     const { engine, heard } = await watched(newKind());
     await engine.executions.submit([
-      { kind: newKind(), delayMs: 9_000 },
-      { kind: newKind(), delayMs: 4_000 },
+      { kind: newKind(), delay: 9_000 },
+      { kind: newKind(), delay: 4_000 },
     ]);
     expect(heard).toMatchObject([{ dueInMs: 4_000 }]);
   });

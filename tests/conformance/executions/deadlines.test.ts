@@ -12,9 +12,9 @@ const bench = useBench();
 const DEADLINE_MS = 20_000;
 const LIMIT_MS = 10_000;
 const BACKOFF_MS = 60_000;
-const BY_DEADLINE = { deadlineMs: DEADLINE_MS };
-const BY_LIMIT = { attemptTimeoutMs: LIMIT_MS };
-const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: BACKOFF_MS } } } as const;
+const BY_DEADLINE = { deadline: DEADLINE_MS };
+const BY_LIMIT = { attemptTimeout: LIMIT_MS };
+const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: BACKOFF_MS } } } as const;
 const OVER = { outcome: 'expired', message: 'execution_deadline', category: 'timeout', by: 'engine' };
 const TOO_LONG = { ...OVER, message: 'attempt_time_limit' };
 
@@ -66,8 +66,8 @@ describe('at its deadline an execution ends as expired', () => {
     await pass(DEADLINE_MS);
     expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
     expect(await bench.snapshot(executionId)).toMatchObject({
-      publicState: 'expired',
-      state: { terminalOutcome: 'expired', attemptState: 'pending_first_attempt' },
+      state: 'expired',
+      stateVector: { terminalOutcome: 'expired', attemptState: 'pending_first_attempt' },
       startedAtMs: null,
       attempts: [],
     });
@@ -77,10 +77,10 @@ describe('at its deadline an execution ends as expired', () => {
 
   it('when its delay is longer, and the delay wakes nothing later', async () => {
     const kind = newKind();
-    const executionId = await bench.submit({ kind, delayMs: 3 * DEADLINE_MS, policy: BY_DEADLINE });
+    const executionId = await bench.submit({ kind, delay: 3 * DEADLINE_MS, policy: BY_DEADLINE });
     await pass(DEADLINE_MS);
     expect(await bench.engine.executions.result(executionId)).toEqual(OVER);
-    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'expired', eligibleAtMs: null });
+    expect(await bench.snapshot(executionId)).toMatchObject({ state: 'expired', eligibleAtMs: null });
     await pass(3 * DEADLINE_MS);
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     expect(await timersOf(executionId)).toEqual([]);
@@ -92,7 +92,11 @@ describe('at its deadline an execution ends as expired', () => {
     expect(await toldTo(claim)).toEqual(['timed_out']);
     expect(await bench.engine.executions.result(claim.executionId)).toEqual(OVER);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      state: { terminalOutcome: 'expired', attemptState: 'attempt_terminal', ownershipState: 'unowned' },
+      stateVector: {
+        terminalOutcome: 'expired',
+        attemptState: 'attempt_terminal',
+        ownershipState: 'unowned',
+      },
       leaseEpoch: claim.leaseEpoch + 1,
       retryCount: 0,
       lease: null,
@@ -186,8 +190,8 @@ describe('an attempt that takes too long', () => {
     expect(await toldTo(claim)).toEqual(['timed_out']);
     const snapshot = await bench.snapshot(claim.executionId);
     expect(snapshot).toMatchObject({
-      publicState: 'delayed',
-      state: { blockingReason: 'waiting_for_retry_backoff', attemptState: 'pending_retry_attempt' },
+      state: 'delayed',
+      stateVector: { blockingReason: 'waiting_for_retry_backoff', attemptState: 'pending_retry_attempt' },
       attemptIndex: 1,
       leaseEpoch: claim.leaseEpoch + 1,
       retryCount: 1,
@@ -227,7 +231,7 @@ describe('an attempt that takes too long', () => {
     const retry = { ...AGAIN.retry, retryableCategories: only };
     const claim = await bench.running({ policy: { ...BY_LIMIT, retry } });
     await pass(LIMIT_MS);
-    expect((await bench.snapshot(claim.executionId)).publicState).toBe(state);
+    expect((await bench.snapshot(claim.executionId)).state).toBe(state);
   });
 
   it('is not extended by renewals, and time in the queue does not count', async () => {
@@ -259,7 +263,7 @@ describe('an attempt that takes too long', () => {
 
   it('makes a claim return when it will be due', async () => {
     const kind = newKind();
-    await bench.submit({ kind, policy: { attemptTimeoutMs: 1_234 } });
+    await bench.submit({ kind, policy: { attemptTimeout: 1_234 } });
     const request = { ...claimRequest(), kinds: [kind] };
     const first = await bench.port.claim(request);
     const { claims, nextDueInMs } = first.claims.length > 0 ? first : await bench.port.claim(request);
@@ -269,7 +273,7 @@ describe('an attempt that takes too long', () => {
   });
 
   it('in an execution that is also past its deadline expires the execution, once', async () => {
-    const both = { deadlineMs: LIMIT_MS, attemptTimeoutMs: LIMIT_MS };
+    const both = { deadline: LIMIT_MS, attemptTimeout: LIMIT_MS };
     const claim = await bench.running({ policy: { ...both, ...AGAIN } });
     await pass(LIMIT_MS + 1_000);
     expect(await bench.engine.executions.result(claim.executionId)).toEqual(OVER);
@@ -299,7 +303,7 @@ describe('a limit that was not reached', () => {
 
   it('leaves none behind a lost lease, and the deadline stays', async () => {
     const claim = await bench.running({
-      policy: { deadlineMs: 600_000, attemptTimeoutMs: 300_000, ...AGAIN },
+      policy: { deadline: 600_000, attemptTimeout: 300_000, ...AGAIN },
     });
     await bench.loseLeases();
     expect(await timersOf(claim.executionId)).toEqual(['deadline']);
@@ -324,7 +328,7 @@ describe('a clock that jumps', () => {
 
   it('back after a delay was due does not delay it again, and forward again does not wake it twice', async () => {
     const kind = newKind();
-    await bench.submit({ kind, delayMs: DEADLINE_MS });
+    await bench.submit({ kind, delay: DEADLINE_MS });
     await pass(DEADLINE_MS);
     await pass(-DEADLINE_MS);
     const claim = await bench.claimOne(kind);

@@ -36,8 +36,8 @@ describe('complete', () => {
       outcome: 'success',
       result: { answer: 42 },
     });
-    const { state, ...snapshot } = await bench.snapshot(claim.executionId);
-    expect(state).toEqual({
+    const { stateVector, ...snapshot } = await bench.snapshot(claim.executionId);
+    expect(stateVector).toEqual({
       lifecyclePhase: 'terminal',
       ownershipState: 'unowned',
       eligibilityState: 'not_applicable',
@@ -45,7 +45,7 @@ describe('complete', () => {
       terminalOutcome: 'success',
       attemptState: 'attempt_terminal',
     });
-    expect(snapshot).toMatchObject({ publicState: 'completed', lease: null, attemptIndex: 0, leaseEpoch: 1 });
+    expect(snapshot).toMatchObject({ state: 'completed', lease: null, attemptIndex: 0, leaseEpoch: 1 });
     expect(snapshot.attempts).toMatchObject([{ attemptIndex: 0, outcome: 'success', failureMessage: null }]);
     expect(snapshot.endedAtMs).toBe(snapshot.attempts[0]!.endedAtMs);
   });
@@ -74,7 +74,11 @@ describe('fail without a policy', () => {
   it('finishes the execution with its message and category', async () => {
     const claim = await bench.running();
     const failure = { message: 'no such file', category: 'permanent' };
-    expect(await bench.port.fail(claim, failure)).toEqual({ outcome: 'failed', repeated: false });
+    expect(await bench.port.fail(claim, failure)).toEqual({
+      outcome: 'failed',
+      repeated: false,
+      maxRetries: 0,
+    });
     expect(await bench.engine.executions.result(claim.executionId)).toEqual({
       outcome: 'failed',
       message: 'no such file',
@@ -82,9 +86,13 @@ describe('fail without a policy', () => {
       by: 'worker-1',
     });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      publicState: 'failed',
+      state: 'failed',
       lease: null,
-      state: { lifecyclePhase: 'terminal', terminalOutcome: 'failed', attemptState: 'attempt_terminal' },
+      stateVector: {
+        lifecyclePhase: 'terminal',
+        terminalOutcome: 'failed',
+        attemptState: 'attempt_terminal',
+      },
       attempts: [{ outcome: 'failed', failureMessage: 'no such file', failureCategory: 'permanent' }],
     });
   });
@@ -95,10 +103,16 @@ describe('fail without a policy', () => {
     expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ category: 'transient' });
   });
 
+  it('has the category permanent by default if it rules out a retry', async () => {
+    const claim = await bench.running();
+    await bench.port.fail(claim, { ...OUCH, retry: 'never' });
+    expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ category: 'permanent' });
+  });
+
   it('keeps the first message when it is sent twice', async () => {
     const claim = await bench.running();
     await bench.port.fail(claim, OUCH);
-    expect(await bench.port.fail(claim, { message: 'again' })).toEqual({
+    expect(await bench.port.fail(claim, { message: 'again' })).toMatchObject({
       outcome: 'failed',
       repeated: true,
     });
@@ -113,11 +127,11 @@ describe('release', () => {
     const before = await bench.snapshot(claim.executionId);
     expect(await bench.port.release(claim)).toEqual({ outcome: 'released', repeated: false });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      publicState: 'waiting',
+      state: 'waiting',
       lease: null,
       retryCount: 0,
       reclaimCount: 0,
-      state: {
+      stateVector: {
         lifecyclePhase: 'runnable',
         eligibilityState: 'eligible_now',
         attemptState: 'attempt_interrupted',
@@ -155,7 +169,7 @@ describe('release', () => {
     const claim = await bench.running();
     await bench.port.release(claim);
     expect(await bench.port.release(claim)).toEqual({ outcome: 'released', repeated: true });
-    expect((await bench.snapshot(claim.executionId)).state.lifecyclePhase).toBe('runnable');
+    expect((await bench.snapshot(claim.executionId)).stateVector.lifecyclePhase).toBe('runnable');
   });
 });
 
@@ -169,7 +183,7 @@ describe('repeated after other things happened', () => {
 
   it('a failure returns its first outcome while the next attempt runs, and when that has finished', async () => {
     const kind = newKind();
-    const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } } as const;
+    const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: 0 } } } as const;
     const claim = await bench.running({ kind, policy });
     await bench.port.fail(claim, OUCH);
     await bench.port.fireTimers();
@@ -290,7 +304,7 @@ for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
       const claim = await bench.running();
       const nowhere = { ...claim, executionId: misplaced(claim.executionId) };
       expect(await VERBS[verb](nowhere)).toEqual({ outcome: 'not_found' });
-      expect((await bench.snapshot(claim.executionId)).publicState).toBe('active');
+      expect((await bench.snapshot(claim.executionId)).state).toBe('active');
     });
 
     it('with not_active when it was never claimed', async () => {
@@ -326,9 +340,9 @@ for (const verb of ['complete', 'fail', 'release', 'renew'] as const) {
       const claim = await bench.running();
       await bench.database.moveClock(LEASE_MS);
       expect(await VERBS[verb](claim)).toEqual({ outcome: 'lease_expired' });
-      expect((await bench.snapshot(claim.executionId)).publicState).toBe('active');
+      expect((await bench.snapshot(claim.executionId)).state).toBe('active');
       await bench.reconcile();
-      expect((await bench.snapshot(claim.executionId)).publicState).toBe('expired');
+      expect((await bench.snapshot(claim.executionId)).state).toBe('expired');
       expect(await VERBS[verb](claim)).toEqual({ outcome: 'lease_expired' });
     });
 

@@ -44,7 +44,7 @@ it('an uncommitted idempotency key holds up no submit without one', async () => 
 });
 
 it('the window of the default policy applies to a key without its own, and undefined options are ignored', async () => {
-  const defaultPolicy = { dedupWindowMs: 1_000, retry: { maxRetries: 2 } };
+  const defaultPolicy = { dedupWindow: 1_000, retry: { maxRetries: 2 } };
   await using engine = await connect({
     databaseUrl: bench.database.url,
     reconcile: 'off',
@@ -78,7 +78,7 @@ it.runIf(LISTENING)('hints sent just before a process closes reach the others', 
 
 it('a bulk replay over several outcomes replays each execution once, even one that finishes again meanwhile', async () => {
   const kind = newKind();
-  const policy = { deadlineMs: 60_000 };
+  const policy = { deadline: 60_000 };
   const ids = (await bench.engine.executions.submit([1, 2].map(() => ({ kind, policy })))).map(
     (one) => one.executionId,
   );

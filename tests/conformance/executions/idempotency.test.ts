@@ -141,7 +141,7 @@ describe('a request is the same request', () => {
       { tags: { team: 'a', traceparent: '00-1', tracestate: 'x=1' } },
       { tags: { team: 'a', traceparent: '00-2' } },
     ],
-    ['when it is more urgent now, or starts later', {}, { priority: 7, delayMs: 5_000 }],
+    ['when it is more urgent now, or starts later', {}, { priority: 7, delay: 5_000 }],
   ];
   it.each(same)('%s', async (_, first, second) => {
     const one = request();
@@ -155,7 +155,7 @@ describe('a request is the same request', () => {
   it('when the default policy of the deployment has changed', async () => {
     const [before, after] = [
       await bench.another({ defaultPolicy: { retry: { maxRetries: 1 } } }),
-      await bench.another({ defaultPolicy: { retry: { maxRetries: 9 }, deadlineMs: 1_000 } }),
+      await bench.another({ defaultPolicy: { retry: { maxRetries: 9 }, deadline: 1_000 } }),
     ];
     const one = request();
     const { executionId } = await before.executions.submit(one);
@@ -183,7 +183,7 @@ describe('an idempotency key that stands for another request', () => {
     ['lane', { lane: 'elsewhere' }],
     ['policy', { policy: { maxReplays: 1 } }],
     ['priority', { priority: 5 }],
-    ['delay', { delayMs: 5_000 }],
+    ['delay', { delay: 5_000 }],
   ])('is the same request when only its %s differs: that is how it runs, not what', async (_, other) => {
     const one = request({ payload: 1 });
     const { executionId } = await bench.engine.executions.submit(one);
@@ -256,7 +256,7 @@ describe('an idempotency key stands for its execution', () => {
   });
 
   it('for as long as its policy sets', async () => {
-    const one = request({ policy: { dedupWindowMs: 1_000 } });
+    const one = request({ policy: { dedupWindow: 1_000 } });
     await bench.engine.executions.submit(one);
     await finish(one);
     await bench.database.moveClock(1_000);
@@ -265,7 +265,7 @@ describe('an idempotency key stands for its execution', () => {
   });
 
   it('past its window while the execution has not finished', async () => {
-    const one = request({ policy: { dedupWindowMs: 1_000 } });
+    const one = request({ policy: { dedupWindow: 1_000 } });
     const { executionId } = await bench.engine.executions.submit(one);
     const claim = await bench.claimOne(one.kind);
     await bench.database.moveClock(2_000);
@@ -278,7 +278,7 @@ describe('an idempotency key stands for its execution', () => {
   });
 
   it('after the execution was forgotten, until its window is over', async () => {
-    const one = request({ policy: { retentionMs: 0 } });
+    const one = request({ policy: { retention: 0 } });
     const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
     await bench.reconcile();
@@ -290,7 +290,7 @@ describe('an idempotency key stands for its execution', () => {
   });
 
   it('while the execution was replayed and runs again', async () => {
-    const one = request({ policy: { dedupWindowMs: 1_000 } });
+    const one = request({ policy: { dedupWindow: 1_000 } });
     const { executionId } = await bench.engine.executions.submit(one);
     await finish(one);
     await bench.engine.executions.replay(executionId, { reason: 'again' });

@@ -92,8 +92,8 @@ describe('a lease that lapses', () => {
     await bench.loseLeases();
     const waiting = await bench.snapshot(lost.executionId);
     expect(waiting).toMatchObject({
-      publicState: 'waiting',
-      state: {
+      state: 'waiting',
+      stateVector: {
         lifecyclePhase: 'runnable',
         eligibilityState: 'eligible_now',
         attemptState: 'pending_retry_attempt',
@@ -175,7 +175,7 @@ describe('a lease that lapses', () => {
     });
     const snapshot = await bench.snapshot(executionId);
     expect(snapshot).toMatchObject({
-      publicState: 'expired',
+      state: 'expired',
       attemptIndex: maxRetries,
       retryCount: maxRetries,
     });
@@ -195,7 +195,7 @@ describe('a lease that lapses', () => {
     const policy = { retry: { maxRetries: 1, retryableCategories: ['timeout'] } };
     const { executionId } = await bench.running({ policy });
     await bench.loseLeases();
-    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'waiting' });
+    expect(await bench.snapshot(executionId)).toMatchObject({ state: 'waiting' });
   });
 
   it('does not affect other leases', async () => {
@@ -204,10 +204,10 @@ describe('a lease that lapses', () => {
     await bench.port.complete(done);
     await bench.port.renew([held], 10 * LEASE_MS);
     await bench.loseLeases();
-    expect(await bench.snapshot(lost.executionId)).toMatchObject({ publicState: 'waiting' });
-    expect(await bench.snapshot(held.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(lost.executionId)).toMatchObject({ state: 'waiting' });
+    expect(await bench.snapshot(held.executionId)).toMatchObject({ state: 'active' });
     expect(await bench.snapshot(done.executionId)).toMatchObject({
-      publicState: 'completed',
+      state: 'completed',
       reclaimCount: 0,
     });
   });
@@ -221,7 +221,7 @@ describe('revokeLease', () => {
       outcome: 'revoked',
     });
     expect(await bench.snapshot(taken.executionId)).toMatchObject({
-      publicState: 'waiting',
+      state: 'waiting',
       attemptIndex: 1,
       retryCount: 0,
       reclaimCount: 1,
@@ -278,7 +278,7 @@ describe('revokeLease', () => {
     });
     expect(await bench.engine.executions.result(executionId)).toMatchObject({ outcome: 'failed', by: 'ann' });
     expect(await bench.snapshot(executionId)).toMatchObject({
-      publicState: 'failed',
+      state: 'failed',
       retryCount: 0,
       reclaimCount: 2,
       attemptIndex: 2,
@@ -310,6 +310,6 @@ describe('revokeLease', () => {
     const { executionId } = await bench.running();
     await bench.database.moveClock(LEASE_MS);
     expect(await bench.engine.executions.revokeLease(executionId, SLOW)).toEqual({ outcome: 'revoked' });
-    expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'waiting', retryCount: 0 });
+    expect(await bench.snapshot(executionId)).toMatchObject({ state: 'waiting', retryCount: 0 });
   });
 });

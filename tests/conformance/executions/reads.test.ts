@@ -9,18 +9,18 @@ import { misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
 const RETRYING = {
-  policy: { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 60_000 } } },
+  policy: { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: 60_000 } } },
 } as const;
 
 /** Brings an execution into a state and returns its id. */
 interface State {
   name: string;
   make: () => Promise<ExecutionId>;
-  publicState: string;
+  state: string;
   result: object;
 }
 
-const pending = (publicState: PublicState) => ({ publicState, result: { outcome: 'pending', publicState } });
+const pending = (state: PublicState) => ({ state, result: { outcome: 'pending', state } });
 
 async function after(act: (claim: Claim) => Promise<unknown>, request = {}): Promise<ExecutionId> {
   const claim = await bench.running(request);
@@ -30,7 +30,7 @@ async function after(act: (claim: Claim) => Promise<unknown>, request = {}): Pro
 
 const STATES: State[] = [
   { name: 'waiting', make: () => bench.submit(), ...pending('waiting') },
-  { name: 'delayed', make: () => bench.submit({ delayMs: 600_000 }), ...pending('delayed') },
+  { name: 'delayed', make: () => bench.submit({ delay: 600_000 }), ...pending('delayed') },
   { name: 'running', make: async () => (await bench.running()).executionId, ...pending('active') },
   { name: 'released', make: () => after((claim) => bench.port.release(claim)), ...pending('waiting') },
   {
@@ -48,40 +48,40 @@ const STATES: State[] = [
   {
     name: 'completed',
     make: () => after((claim) => bench.port.complete(claim, [1])),
-    publicState: 'completed',
+    state: 'completed',
     result: { outcome: 'success', result: [1] },
   },
   {
     name: 'failed',
     make: () => after((claim) => bench.port.fail(claim, { message: 'ouch', category: 'c' })),
-    publicState: 'failed',
+    state: 'failed',
     result: { outcome: 'failed', message: 'ouch', category: 'c', by: 'worker-1' },
   },
   {
     name: 'cancelled',
     make: () => after(({ executionId }) => bench.engine.cancel(executionId, { reason: 'why', by: 'ann' })),
-    publicState: 'cancelled',
+    state: 'cancelled',
     result: { outcome: 'cancelled', message: 'why', category: 'cancelled', by: 'ann' },
   },
   {
     name: 'expired',
     make: () => after(() => bench.loseLeases()),
-    publicState: 'expired',
+    state: 'expired',
     result: { outcome: 'expired', message: 'attempt_timeout', category: 'infra_crash', by: 'engine' },
   },
 ];
 
-for (const { name, make, publicState, result } of STATES) {
-  it(`an execution that is ${name} reads as ${publicState}`, async () => {
+for (const { name, make, state, result } of STATES) {
+  it(`an execution that is ${name} reads as ${state}`, async () => {
     const id = await make();
     const snapshot = await bench.snapshot(id);
-    expect(snapshot).toMatchObject({ executionId: id, publicState, setbacks: [] });
+    expect(snapshot).toMatchObject({ executionId: id, state, setbacks: [] });
     expect(await bench.engine.executions.result(id)).toEqual(result);
-    const ended = !('publicState' in result);
-    expect(snapshot.state.lifecyclePhase === 'terminal').toBe(ended);
+    const ended = !('state' in result);
+    expect(snapshot.stateVector.lifecyclePhase === 'terminal').toBe(ended);
     expect(snapshot.endedAtMs === null).toBe(!ended);
     expect(snapshot.lease === null).toBe(name !== 'running');
-    expect(snapshot.eligibleAtMs === null).toBe(publicState !== 'delayed');
+    expect(snapshot.eligibleAtMs === null).toBe(state !== 'delayed');
   });
 }
 
@@ -124,7 +124,7 @@ describe('timestamps', () => {
 
 it('the history lists every finished attempt, oldest first, and the running one as the lease', async () => {
   const kind = newKind();
-  const policy = { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 0 } } } as const;
+  const policy = { retry: { maxRetries: 5, backoff: { type: 'fixed', delay: 0 } } } as const;
   const first = await bench.running({ kind, policy });
   await bench.port.fail(first, { message: 'one' });
   await bench.port.fireTimers();

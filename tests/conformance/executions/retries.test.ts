@@ -23,16 +23,17 @@ async function nextAttempt(claim: Claim, delayMs: number): Promise<Claim> {
 
 describe('a failure with retries left', () => {
   it('is retried as a new attempt after the delay', async () => {
-    const claim = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 60_000 }) });
+    const claim = await bench.running({ policy: retrying(2, { type: 'fixed', delay: 60_000 }) });
     expect(await bench.port.fail(claim, { message: 'ouch', category: 'timeout' })).toEqual({
       outcome: 'retry_scheduled',
       repeated: false,
       retryInMs: 60_000,
+      maxRetries: 2,
     });
     const waiting = await bench.snapshot(claim.executionId);
     expect(waiting).toMatchObject({
-      publicState: 'delayed',
-      state: {
+      state: 'delayed',
+      stateVector: {
         lifecyclePhase: 'runnable',
         ownershipState: 'unowned',
         eligibilityState: 'not_eligible_until_time',
@@ -52,7 +53,7 @@ describe('a failure with retries left', () => {
     expect(waiting.eligibleAtMs! - waiting.changedAtMs).toBeLessThanOrEqual(60_000);
     expect(await bench.engine.executions.result(claim.executionId)).toEqual({
       outcome: 'pending',
-      publicState: 'delayed',
+      state: 'delayed',
     });
     await bench.port.fireTimers();
     expect(await bench.claim({ kinds: [claim.kind] })).toEqual([]);
@@ -67,10 +68,10 @@ describe('a failure with retries left', () => {
   });
 
   it('reads as waiting from the moment it is due', async () => {
-    const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delayMs: 60_000 }) });
+    const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delay: 60_000 }) });
     await bench.port.fail(claim, OUCH);
     await bench.database.moveClock(60_000);
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'waiting' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'waiting' });
   });
 
   it('succeeds in the end when a later attempt completes', async () => {
@@ -89,7 +90,7 @@ describe('a failure with retries left', () => {
   });
 
   it('returns the remaining delay when it is reported again', async () => {
-    const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delayMs: 60_000 }) });
+    const claim = await bench.running({ policy: retrying(1, { type: 'fixed', delay: 60_000 }) });
     await bench.port.fail(claim, OUCH);
     await bench.database.moveClock(20_000);
     const again = await bench.port.fail(claim, { message: 'other', retryAfterMs: 5 });
@@ -103,13 +104,13 @@ describe('a failure with retries left', () => {
 
 describe('the execution fails', () => {
   it('when the retries are used up, with the last failure', async () => {
-    const first = await bench.running({ policy: retrying(2, { type: 'fixed', delayMs: 10 }) });
+    const first = await bench.running({ policy: retrying(2, { type: 'fixed', delay: 10 }) });
     await bench.port.fail(first, { message: 'one' });
     const second = await nextAttempt(first, 10);
     await bench.port.fail(second, { message: 'two' });
     const third = await nextAttempt(first, 10);
     expect(third).toMatchObject({ attemptIndex: 2, retryCount: 2, leaseEpoch: 3 });
-    expect(await bench.port.fail(third, { message: 'three' })).toEqual({
+    expect(await bench.port.fail(third, { message: 'three' })).toMatchObject({
       outcome: 'failed',
       repeated: false,
     });
@@ -142,7 +143,7 @@ describe('the execution fails', () => {
   for (const [name, { policy, failure }] of Object.entries(ENDS)) {
     it(`at once ${name}`, async () => {
       const claim = await bench.running(policy === undefined ? {} : { policy });
-      expect(await bench.port.fail(claim, { ...OUCH, ...failure })).toEqual({
+      expect(await bench.port.fail(claim, { ...OUCH, ...failure })).toMatchObject({
         outcome: 'failed',
         repeated: false,
       });
@@ -155,16 +156,16 @@ describe('the delay', () => {
   const BACKOFFS: Record<string, { backoff?: Backoff; delays: number[] }> = {
     'doubles from one second by default': { delays: [1_000, 2_000, 4_000, 8_000] },
     'is the same each time when it is fixed': {
-      backoff: { type: 'fixed', delayMs: 77 },
+      backoff: { type: 'fixed', delay: 77 },
       delays: [77, 77, 77],
     },
-    'may be zero': { backoff: { type: 'fixed', delayMs: 0 }, delays: [0, 0] },
+    'may be zero': { backoff: { type: 'fixed', delay: 0 }, delays: [0, 0] },
     'grows by the multiplier up to the maximum': {
-      backoff: { type: 'exponential', initialDelayMs: 100, maxDelayMs: 1_000, multiplier: 3 },
+      backoff: { type: 'exponential', initialDelay: 100, maxDelay: 1_000, multiplier: 3 },
       delays: [100, 300, 900, 1_000, 1_000],
     },
     'may grow by a fraction': {
-      backoff: { type: 'exponential', initialDelayMs: 100, multiplier: 1.5 },
+      backoff: { type: 'exponential', initialDelay: 100, multiplier: 1.5 },
       delays: [100, 150, 225],
     },
   };
@@ -172,7 +173,7 @@ describe('the delay', () => {
     it(name, async () => {
       let claim = await bench.running({ policy: retrying(delays.length, backoff) });
       for (const retryInMs of delays) {
-        expect(await bench.port.fail(claim, OUCH)).toEqual({
+        expect(await bench.port.fail(claim, OUCH)).toMatchObject({
           outcome: 'retry_scheduled',
           repeated: false,
           retryInMs,
@@ -183,7 +184,7 @@ describe('the delay', () => {
   }
 
   it('is spread over its upper half with jitter', async () => {
-    const backoff: Backoff = { type: 'exponential', initialDelayMs: 1_000, jitter: true };
+    const backoff: Backoff = { type: 'exponential', initialDelay: 1_000, jitter: true };
     const kind = newKind();
     await bench.engine.executions.submit(
       Array.from({ length: 30 }, () => ({ kind, policy: retrying(1, backoff) })),
@@ -230,9 +231,9 @@ describe('fireTimers', () => {
     while ((await bench.port.fireTimers()) > 0);
     const kind = newKind();
     await bench.engine.executions.submit([
-      { kind, delayMs: 1_000 },
-      { kind, delayMs: 1_000 },
-      { kind, delayMs: 5_000 },
+      { kind, delay: 1_000 },
+      { kind, delay: 1_000 },
+      { kind, delay: 5_000 },
     ]);
     expect(await bench.port.fireTimers()).toBe(0);
     await bench.database.moveClock(1_000);
@@ -245,7 +246,7 @@ describe('fireTimers', () => {
     await bench.database.moveClock(10_000_000);
     while ((await bench.port.fireTimers()) > 0);
     const kind = newKind();
-    await bench.engine.executions.submit(Array.from({ length: 40 }, () => ({ kind, delayMs: 1_000 })));
+    await bench.engine.executions.submit(Array.from({ length: 40 }, () => ({ kind, delay: 1_000 })));
     await bench.database.moveClock(1_000);
     const rivals = [bench.engine, await bench.another(), bench.engine];
     const fired = await Promise.all(rivals.map((engine) => workerPort(engine).fireTimers()));
@@ -256,17 +257,17 @@ describe('fireTimers', () => {
 
   it('skips executions cancelled meanwhile', async () => {
     const kind = newKind();
-    const id = await bench.submit({ kind, delayMs: 1_000 });
+    const id = await bench.submit({ kind, delay: 1_000 });
     await bench.engine.cancel(id, { reason: 'never mind' });
     await bench.database.moveClock(1_000);
     await bench.port.fireTimers();
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
-    expect(await bench.snapshot(id)).toMatchObject({ publicState: 'cancelled' });
+    expect(await bench.snapshot(id)).toMatchObject({ state: 'cancelled' });
   });
 
   it('is also done by the reconcilers when no worker does it', async () => {
     const kind = newKind();
-    const id = await bench.submit({ kind, delayMs: 1_000 });
+    const id = await bench.submit({ kind, delay: 1_000 });
     await bench.database.moveClock(1_000);
     await bench.reconcile();
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id });

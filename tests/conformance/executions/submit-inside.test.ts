@@ -49,7 +49,7 @@ describe('inside a transaction, an execution', () => {
   it('never exists after a rollback', async () => {
     const { client, executor } = await begin();
     const kind = newKind();
-    const [answer] = await bench.engine.executions.submit([{ kind }, { kind, delayMs: 5 }], { executor });
+    const [answer] = await bench.engine.executions.submit([{ kind }, { kind, delay: 5 }], { executor });
     await client.query('ROLLBACK');
     expect(await bench.engine.executions.result(answer!.executionId)).toEqual({ outcome: 'not_found' });
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
@@ -60,12 +60,12 @@ describe('inside a transaction, an execution', () => {
     const executionId = newId();
     await bench.submit({ executionId });
     const answers = await bench.engine.executions.submit(
-      [{ kind: newKind() }, { kind: newKind(), delayMs: 60_000 }, { kind: newKind(), executionId }],
+      [{ kind: newKind() }, { kind: newKind(), delay: 60_000 }, { kind: newKind(), executionId }],
       { executor },
     );
     await client.query('COMMIT');
     expect(answers.map(({ outcome }) => outcome)).toEqual(['submitted', 'submitted', 'duplicate']);
-    expect(await bench.snapshot(answers[1]!.executionId)).toMatchObject({ publicState: 'delayed' });
+    expect(await bench.snapshot(answers[1]!.executionId)).toMatchObject({ state: 'delayed' });
   });
 
   for (const isolation of ['REPEATABLE READ', 'SERIALIZABLE']) {
@@ -127,7 +127,7 @@ describe('inside a transaction, an execution', () => {
     const calls = vi.fn<SqlExecutor>(executor);
     const requests = Array.from({ length: 600 }, (_, index) => ({ kind: newKind(), payload: index }));
     // Known before: for new ones a first statement reports that and writes nothing.
-    await bench.engine.executions.submit(requests.map(({ kind }) => ({ kind, delayMs: 3_600_000 })));
+    await bench.engine.executions.submit(requests.map(({ kind }) => ({ kind, delay: 3_600_000 })));
     expect(await bench.engine.executions.submit(requests, { executor: calls })).toHaveLength(600);
     expect(submitsIn(calls)).toBe(1);
     await client.query('COMMIT');
@@ -241,7 +241,7 @@ describe('a watcher in another process', () => {
     await bench.engine.executions.submit({ kind }, { executor: silent.executor, hint: 'off' });
     await silent.client.query('COMMIT');
     const committed = await begin();
-    await bench.engine.executions.submit([{ kind, delayMs: 60_000 }, { kind }], {
+    await bench.engine.executions.submit([{ kind, delay: 60_000 }, { kind }], {
       executor: committed.executor,
     });
     await committed.client.query('COMMIT');

@@ -21,7 +21,7 @@ describe('one execution', () => {
     expect(answer).toEqual({ outcome: 'submitted', executionId: expect.stringMatching(ID) });
     expect(await bench.engine.executions.result(answer.executionId)).toEqual({
       outcome: 'pending',
-      publicState: 'waiting',
+      state: 'waiting',
     });
   });
 
@@ -136,18 +136,18 @@ describe('many executions', () => {
     const [now, later] = [newKind(), newKind()];
     const answers = await bench.engine.executions.submit([
       { kind: now, lane: 'one', namespace: 'n1' },
-      { kind: later, lane: 'two', namespace: 'n2', delayMs: 60_000 },
+      { kind: later, lane: 'two', namespace: 'n2', delay: 60_000 },
     ]);
     const [first, second] = answers.map(({ executionId }) => executionId);
     expect(await bench.snapshot(first!)).toMatchObject({
       lane: 'one',
       namespace: 'n1',
-      publicState: 'waiting',
+      state: 'waiting',
     });
     expect(await bench.snapshot(second!)).toMatchObject({
       lane: 'two',
       namespace: 'n2',
-      publicState: 'delayed',
+      state: 'delayed',
     });
   });
 });
@@ -155,10 +155,10 @@ describe('many executions', () => {
 describe('a delay', () => {
   it('keeps the execution from workers until it has passed and its timer has fired', async () => {
     const kind = newKind();
-    const id = await bench.submit({ kind, delayMs: 60_000 });
-    const { publicState, state, eligibleAtMs, createdAtMs } = await bench.snapshot(id);
-    expect(publicState).toBe('delayed');
-    expect(state).toMatchObject({
+    const id = await bench.submit({ kind, delay: 60_000 });
+    const { state, stateVector, eligibleAtMs, createdAtMs } = await bench.snapshot(id);
+    expect(state).toBe('delayed');
+    expect(stateVector).toMatchObject({
       lifecyclePhase: 'runnable',
       eligibilityState: 'not_eligible_until_time',
       blockingReason: 'waiting_for_delay',
@@ -167,14 +167,14 @@ describe('a delay', () => {
     await bench.port.fireTimers();
     expect(await bench.claim({ kinds: [kind] })).toEqual([]);
     await bench.database.moveClock(60_000);
-    expect(await bench.snapshot(id)).toMatchObject({ publicState: 'waiting' });
+    expect(await bench.snapshot(id)).toMatchObject({ state: 'waiting' });
     expect(await bench.port.fireTimers()).toBeGreaterThan(0);
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id, attemptIndex: 0, resumed: false });
   });
 
   it('of zero is no delay', async () => {
     const kind = newKind();
-    const id = await bench.submit({ kind, delayMs: 0 });
+    const id = await bench.submit({ kind, delay: 0 });
     expect(await bench.claimOne(kind)).toMatchObject({ executionId: id });
   });
 });
@@ -193,7 +193,7 @@ describe('an id given by the caller', () => {
     const [kind, other] = [newKind(), newKind()];
     const executionId = givenId();
     await bench.engine.executions.submit({ kind, executionId, payload: 'first', priority: 1 });
-    const again = { kind: other, executionId, payload: 'second', priority: 2, delayMs: 1_000 };
+    const again = { kind: other, executionId, payload: 'second', priority: 2, delay: 1_000 };
     expect(await bench.engine.executions.submit(again)).toEqual({ executionId, outcome: 'duplicate' });
     expect(await bench.claim({ kinds: [other] })).toEqual([]);
     const claims = await bench.claim({ kinds: [kind] });

@@ -152,7 +152,7 @@ describe('a wait', () => {
     stop.abort(reason);
     await expect(mine.end).rejects.toBe(reason);
     expect(theirs.settled()).toBe(false);
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'active' });
     await bench.port.complete(claim);
     expect(await theirs.end).toMatchObject({ outcome: 'success' });
   });

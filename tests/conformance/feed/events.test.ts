@@ -10,7 +10,7 @@ import { LEASE_MS, newKind, useBench } from '../open.ts';
 import { workerPort } from '../../../src/connect/port.ts';
 
 const bench = useBench();
-const RETRYING = { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 0 } } } as const;
+const RETRYING = { retry: { maxRetries: 5, backoff: { type: 'fixed', delay: 0 } } } as const;
 const TAGS = { team: 'a' };
 const [kind, lane, namespace] = [newKind(), 'lane-of-a-life', 'team-a'];
 

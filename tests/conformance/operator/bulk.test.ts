@@ -25,7 +25,7 @@ async function told(request: BulkRequest): Promise<BulkProgress[]> {
 }
 
 async function statesOf(ids: readonly ExecutionId[]): Promise<string[]> {
-  return Promise.all(ids.map(async (id) => (await bench.snapshot(id)).publicState));
+  return Promise.all(ids.map(async (id) => (await bench.snapshot(id)).state));
 }
 
 describe('bulk', () => {
@@ -133,7 +133,7 @@ describe('without states', () => {
   it('cancel finds executions again that move on meanwhile, and skips finished ones', async () => {
     const [namespace, kind] = [newKind(), newKind()];
     await bench.port.complete(await bench.running({ namespace }));
-    const ids = await submitMany(3, { namespace, kind, delayMs: 1_000 });
+    const ids = await submitMany(3, { namespace, kind, delay: 1_000 });
     const request = { verb: 'cancel', ...WHY, filter: { namespace }, chunk: 1 } as const;
     const steps = bench.engine.executions.bulk(request)[Symbol.asyncIterator]();
     await steps.next();
@@ -149,7 +149,7 @@ describe('without states', () => {
 
   it('change_priority applies to waiting executions', async () => {
     const namespace = newKind();
-    const delayed = await bench.submit({ namespace, delayMs: 60_000 });
+    const delayed = await bench.submit({ namespace, delay: 60_000 });
     await bench.running({ namespace });
     const waiting = await bench.submit({ namespace });
     expect(await told({ verb: 'change_priority', priority: 7, filter: { namespace } })).toEqual([

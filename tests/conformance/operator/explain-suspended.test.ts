@@ -56,7 +56,7 @@ describe('a suspension', () => {
     await approve(id, 'desk', 'bob', 'refused');
     await bench.database.moveClock(MINUTE_MS);
     const answer = await explain(id);
-    expect(answer.publicState).toBe('suspended');
+    expect(answer.state).toBe('suspended');
     expect(holders(answer)).toEqual(['suspended']);
     const { detail, facts } = answer.holding!;
     expect(detail).toMatch(
@@ -69,7 +69,7 @@ describe('a suspension', () => {
     });
     await approve(id, 'desk', 'bob');
     const after = await explain(id);
-    expect(after.publicState).toBe('waiting');
+    expect(after.state).toBe('waiting');
     expect(after.gates.find(({ gate }) => gate === 'suspended')).toMatchObject({
       holds: false,
       detail: 'It is not suspended.',
@@ -161,7 +161,7 @@ describe('a wait that times out', () => {
     await bench.database.moveClock(MINUTE_MS);
     expect(await bench.port.fireTimers()).toBe(1);
     const answer = await explain(id);
-    expect(answer.publicState).toBe('delayed');
+    expect(answer.state).toBe('delayed');
     expect(answer.holding).toMatchObject({ gate: 'delayed', facts: { reason: 'rest' } });
     expect(answer.holding!.detail).toMatch(/^The delay before it resumes ends in \d+m?s/);
     await bench.database.moveClock(5_000);
@@ -175,7 +175,7 @@ describe('a wait that times out', () => {
     await bench.reconcile();
     expect(holders(await explain(ids[0]!))).toEqual(['suspended']);
     expect(await explain(ids[1]!)).toMatchObject({
-      publicState: 'failed',
+      state: 'failed',
       holding: { detail: expect.stringContaining('its wait for go timed out') },
     });
     expect((await bench.snapshot(ids[0]!)).setbacks).toEqual([]);

@@ -13,7 +13,7 @@ const MINUTE_MS = 60_000;
 /** Longer than a worker counts as alive without a heartbeat. */
 const SILENCE_MS = 30_001;
 const RETRYING = {
-  policy: { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: MINUTE_MS } } },
+  policy: { retry: { maxRetries: 5, backoff: { type: 'fixed', delay: MINUTE_MS } } },
 } as const;
 
 type Explained = Extract<Explanation, { outcome: 'explained' }>;
@@ -57,7 +57,7 @@ afterEach(async () => {
 
 /** An execution that a free worker could claim at once. */
 async function takeable(
-  request: { kind?: string; lane?: string; delayMs?: number } = {},
+  request: { kind?: string; lane?: string; delay?: number } = {},
 ): Promise<ExecutionId> {
   const kind = request.kind ?? newKind();
   await worker({ kinds: [kind] });
@@ -67,7 +67,7 @@ async function takeable(
 describe('nothing', () => {
   it('holds an execution that a free worker should claim any moment', async () => {
     const answer = await explain(await takeable());
-    expect(answer).toMatchObject({ publicState: 'waiting', holding: null });
+    expect(answer).toMatchObject({ state: 'waiting', holding: null });
     expect(holders(answer)).toEqual([]);
   });
 
@@ -91,14 +91,14 @@ describe('a terminal state', () => {
       ({ executionId }) => bench.engine.cancel(executionId, { reason: 'why' }),
       { outcome: 'cancelled', message: 'why' },
     ],
-  ])('holds what is %s, and nothing else does', async (publicState, end, facts) => {
+  ])('holds what is %s, and nothing else does', async (state, end, facts) => {
     const claim = await bench.running({ lane: 'paused-later' });
     await end(claim);
     await bench.engine.lanes.pause('paused-later');
     const answer = await explain(claim.executionId);
     await bench.engine.lanes.resume('paused-later');
     expect(holders(answer)).toEqual(['ended']);
-    expect(answer).toMatchObject({ publicState, holding: { gate: 'ended', facts } });
+    expect(answer).toMatchObject({ state, holding: { gate: 'ended', facts } });
     expect(answer.holding!.detail).toContain('replay');
   });
 });
@@ -107,10 +107,22 @@ describe('running', () => {
   it('names the worker and the remaining time of its lease', async () => {
     const claim = await bench.running();
     const answer = await explain(claim.executionId);
-    expect(answer.publicState).toBe('active');
+    expect(answer.state).toBe('active');
     expect(holders(answer)).toEqual(['running']);
     expect(answer.holding!.facts['workerInstanceId']).toBe('worker-1');
     expect(answer.holding!.facts['expiresInMs']).toBeGreaterThan(0);
+  });
+
+  it('says when the worker has not been heard of, long before its lease expires', async () => {
+    await worker({ workerInstanceId: 'worker-1', kinds: [newKind()] });
+    const { executionId } = await bench.running();
+    expect((await explain(executionId)).holding!.detail).not.toContain('heartbeat');
+    await bench.database.moveClock(16_000);
+    const { detail, facts } = (await explain(executionId)).holding!;
+    expect(detail).toMatch(/^Worker worker-1 is running it, but has sent no heartbeat for 16s; /);
+    expect(facts['silentForMs']).toBeGreaterThanOrEqual(16_000);
+    await bench.port.forgetWorker('worker-1');
+    expect((await explain(executionId)).holding!.detail).toContain(', but is not registered; ');
   });
 
   it('reports a lapsed lease that was not noticed yet', async () => {
@@ -134,7 +146,7 @@ describe('a setback', () => {
   const clear = () => bench.database.query('DELETE FROM ff_setback');
 
   it('holds an execution whose due timer could not be fired', async () => {
-    const id = await takeable({ delayMs: 1_000 });
+    const id = await takeable({ delay: 1_000 });
     await setBack(id, 'due-timers');
     await bench.database.moveClock(2_000);
     const answer = await explain(id);
@@ -158,13 +170,13 @@ describe('a setback', () => {
 
 describe('delayed', () => {
   it('holds an execution until its first start', async () => {
-    const id = await takeable({ delayMs: 10 * MINUTE_MS });
+    const id = await takeable({ delay: 10 * MINUTE_MS });
     const answer = await explain(id);
-    expect(answer).toMatchObject({ publicState: 'delayed', holding: { facts: { reason: 'first_start' } } });
+    expect(answer).toMatchObject({ state: 'delayed', holding: { facts: { reason: 'first_start' } } });
     expect(holders(answer)).toEqual(['delayed']);
     expect(answer.holding!.facts['eligibleInMs']).toBeGreaterThan(9 * MINUTE_MS);
     await bench.database.moveClock(10 * MINUTE_MS);
-    expect(await explain(id)).toMatchObject({ publicState: 'waiting', holding: { gate: 'delayed' } });
+    expect(await explain(id)).toMatchObject({ state: 'waiting', holding: { gate: 'delayed' } });
     await worker({ kinds: [(await bench.snapshot(id)).kind] });
     await bench.port.fireTimers();
     expect((await explain(id)).holding).toBeNull();
@@ -182,7 +194,7 @@ describe('delayed', () => {
 
   it('is shown with the other gates that will hold afterwards', async () => {
     const lane = `lane-of-${newKind()}`;
-    const id = await bench.submit({ delayMs: MINUTE_MS, lane });
+    const id = await bench.submit({ delay: MINUTE_MS, lane });
     await bench.engine.lanes.pause(lane);
     expect(holders(await explain(id))).toEqual(['delayed', 'lane_paused', 'no_worker']);
   });
@@ -224,7 +236,7 @@ describe('waiting for children', () => {
     const [child] = await bench.claim({ kinds: [childKind], limit: 1 });
     await bench.port.complete(child!);
     const answer = await explain(parent.executionId);
-    expect(answer.publicState).toBe('waiting_children');
+    expect(answer.state).toBe('waiting_children');
     expect(holders(answer)).toEqual(['waiting_children']);
     const stillOpen = ids.filter((id) => id !== child!.executionId);
     expect(answer.holding!.facts).toEqual({

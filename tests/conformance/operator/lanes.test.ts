@@ -161,7 +161,7 @@ describe('the depth of a lane', () => {
     const [name, kind] = [newLane(), newKind()];
     await bench.submit({ lane: name, capabilities: ['gpu'] });
     await bench.submit({ lane: name, priority: 5 });
-    await bench.submit({ lane: name, delayMs: MINUTE_MS });
+    await bench.submit({ lane: name, delay: MINUTE_MS });
     await bench.submit({ lane: newLane() });
     const claim = await bench.running({ lane: name, kind });
     expect(await lane(name)).toMatchObject({ depth: 2, depthIsCapped: false, running: 1 });
@@ -206,7 +206,7 @@ describe('the oldest execution of a lane', () => {
 
   it('has the age since it became claimable, not since it was submitted', async () => {
     const name = newLane();
-    await bench.submit({ lane: name, delayMs: 10 * MINUTE_MS });
+    await bench.submit({ lane: name, delay: 10 * MINUTE_MS });
     expect((await lane(name)).oldestAgeMs).toBeNull();
     await bench.database.moveClock(10 * MINUTE_MS);
     await bench.port.fireTimers();

@@ -13,7 +13,7 @@ const bench = useBench();
 const { all, list, expectList, expectSame, submitInTime, submitTogether } = useLists(bench);
 const WHY = { reason: 'why' };
 const RETRYING = {
-  policy: { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 60_000 } } },
+  policy: { retry: { maxRetries: 5, backoff: { type: 'fixed', delay: 60_000 } } },
 } as const;
 
 async function running(request: Partial<SubmitRequest>): Promise<Claim> {
@@ -28,7 +28,7 @@ describe('running executions', () => {
     await bench.submit({ namespace });
     await expectSame({ namespace, states: ['active'] }, idsOf(claims));
     const [one] = (await list({ namespace, states: ['active'] }, { limit: 1 })).executions;
-    expect(one).toMatchObject({ publicState: 'active', workerInstanceId: 'worker-1', leaseEpoch: 1 });
+    expect(one).toMatchObject({ state: 'active', workerInstanceId: 'worker-1', leaseEpoch: 1 });
   });
 });
 
@@ -86,8 +86,8 @@ describe('waiting executions', () => {
 
   it('include those whose timer is due and has not fired', async () => {
     const namespace = newKind();
-    const ids = await submitTogether(4, { namespace, delayMs: 5_000 });
-    const later = await bench.submit({ namespace, delayMs: 60_000 });
+    const ids = await submitTogether(4, { namespace, delay: 5_000 });
+    const later = await bench.submit({ namespace, delay: 60_000 });
     const waiting = await bench.submit({ namespace });
     await expectSame({ namespace, states: ['delayed'] }, [...ids, later]);
     await expectList({ namespace, states: ['waiting'] }, [waiting]);
@@ -103,13 +103,13 @@ describe('waiting executions', () => {
   it('with a due time are listed soonest first', async () => {
     const namespace = newKind();
     const ids = await submitInTime([
-      { namespace, delayMs: 30_000 },
-      { namespace, delayMs: 10_000 },
-      { namespace, delayMs: 20_000 },
+      { namespace, delay: 30_000 },
+      { namespace, delay: 10_000 },
+      { namespace, delay: 20_000 },
     ]);
     const claim = await bench.running({ namespace, ...RETRYING });
     await bench.port.fail(claim, { message: 'ouch' });
-    const cancelled = await bench.submit({ namespace, delayMs: 15_000 });
+    const cancelled = await bench.submit({ namespace, delay: 15_000 });
     await bench.engine.cancel(cancelled, WHY);
     await expectList({ namespace, states: ['delayed'] }, [ids[1]!, ids[2]!, ids[0]!, claim.executionId]);
   });
@@ -151,10 +151,10 @@ describe('suspended executions', () => {
     await bench.submit({ namespace });
     await expectSame({ namespace, states: ['suspended'] }, ids.slice(0, 2));
     const [one] = (await list({ namespace, states: ['suspended'] }, { limit: 1 })).executions;
-    expect(one).toMatchObject({ publicState: 'suspended', workerInstanceId: null });
+    expect(one).toMatchObject({ state: 'suspended', workerInstanceId: null });
     await bench.engine.waitpoints.approve(ids[0]!, 'go', { by: 'ann' });
     await expectList({ namespace, states: ['suspended'] }, [ids[1]!]);
-    expect(await bench.snapshot(ids[0]!)).toMatchObject({ publicState: 'waiting' });
+    expect(await bench.snapshot(ids[0]!)).toMatchObject({ state: 'waiting' });
     await bench.engine.cancel(ids[1]!, WHY);
     await expectList({ namespace, states: ['suspended'] }, []);
   });
@@ -217,7 +217,7 @@ describe('finished executions', () => {
 
   it('are one list, whether or not they have a retention of their own', async () => {
     const namespace = newKind();
-    const own = { policy: { retentionMs: 86_400_000 } };
+    const own = { policy: { retention: 86_400_000 } };
     const ids = await submitInTime([{}, own, own, {}, own, {}].map((more) => ({ namespace, ...more })));
     for (const id of ids) {
       await bench.database.moveClock(1);
@@ -236,7 +236,7 @@ describe('finished executions', () => {
     await bench.engine.cancel(cancelled.executionId, WHY);
     const expired = await running({ namespace });
     await bench.loseLeases();
-    const one = async (state: ExecutionSummary['publicState']) =>
+    const one = async (state: ExecutionSummary['state']) =>
       (await list({ namespace, states: [state] })).executions;
     expect(await one('completed')).toMatchObject([{ executionId: done.executionId, failure: null }]);
     expect(await one('failed')).toMatchObject([

@@ -32,12 +32,12 @@ describe('without states', () => {
   it('a summary has the identity and the state of an execution', async () => {
     const [namespace, kind, lane] = [newKind(), newKind(), newKind()];
     const tags = { team: 'a' };
-    const id = await bench.submit({ namespace, kind, lane, tags, priority: 7, delayMs: 60_000 });
+    const id = await bench.submit({ namespace, kind, lane, tags, priority: 7, delay: 60_000 });
     const { createdAtMs, eligibleAtMs } = await bench.snapshot(id);
     expect((await list({ namespace })).executions).toEqual([
       {
         executionId: id,
-        publicState: 'delayed',
+        state: 'delayed',
         kind,
         lane,
         namespace,

@@ -112,7 +112,7 @@ describe('a waiting execution', () => {
 describe('a change is refused', () => {
   it.each(['active', 'delayed', 'ended'] as const)('with not_eligible when it is %s', async (how) => {
     const kind = newKind();
-    const executionId = await bench.submit({ kind, ...(how === 'delayed' ? { delayMs: 60_000 } : {}) });
+    const executionId = await bench.submit({ kind, ...(how === 'delayed' ? { delay: 60_000 } : {}) });
     if (how === 'active') await bench.claimOne(kind);
     if (how === 'ended') await bench.engine.cancel(executionId, { reason: 'no' });
     expect(await bench.engine.executions.changePriority(executionId, { priority: 9 })).toEqual({

@@ -11,7 +11,7 @@ import { misplaced, newKind, useBench } from '../open.ts';
 
 const bench = useBench();
 const WHY = { reason: 'fixed the bug', by: 'ann' };
-const RETRYING: ExecutionPolicy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 1_000 } } };
+const RETRYING: ExecutionPolicy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: 1_000 } } };
 
 const uuidOf = (id: ExecutionId): string => id.slice(id.lastIndexOf(':') + 1);
 
@@ -48,10 +48,10 @@ describe('a replay re-opens', () => {
     });
     expect(await bench.engine.executions.result(executionId)).toEqual({
       outcome: 'pending',
-      publicState: 'waiting',
+      state: 'waiting',
     });
     expect(await bench.snapshot(executionId)).toMatchObject({
-      state: { attemptState: 'pending_replay_attempt', terminalOutcome: 'none' },
+      stateVector: { attemptState: 'pending_replay_attempt', terminalOutcome: 'none' },
       attemptIndex: 2,
       leaseEpoch: second.leaseEpoch + 1,
       retryCount: 0,
@@ -72,7 +72,7 @@ describe('a replay re-opens', () => {
     'an execution that was %s',
     async (how) => {
       const kind = newKind();
-      const executionId = await bench.submit({ kind, policy: { deadlineMs: 5_000 } });
+      const executionId = await bench.submit({ kind, policy: { deadline: 5_000 } });
       if (how === 'completed') await bench.port.complete(await bench.claimOne(kind), 'first');
       if (how === 'cancelled') await bench.claimOne(kind);
       if (how.startsWith('cancelled')) await bench.engine.cancel(executionId, WHY);
@@ -111,7 +111,7 @@ describe('a replay re-opens', () => {
   });
 
   it('an execution with a new deadline', async () => {
-    const policy = { deadlineMs: 60_000 };
+    const policy = { deadline: 60_000 };
     const { executionId, kind } = await failed(policy);
     const before = await bench.snapshot(executionId);
     await bench.database.moveClock(50_000);

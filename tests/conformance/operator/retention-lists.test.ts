@@ -28,7 +28,7 @@ beforeAll(async () => {
 afterAll(() => close?.());
 
 async function cancelled(namespace: string, retentionMs?: number): Promise<ExecutionId> {
-  const policy = retentionMs === undefined ? {} : { policy: { retentionMs } };
+  const policy = retentionMs === undefined ? {} : { policy: { retention: retentionMs } };
   const id = await bench.submit({ namespace, ...policy });
   await bench.database.moveClock(1);
   await bench.engine.cancel(id, WHY);

@@ -87,9 +87,9 @@ describe('a finished execution', () => {
   });
 
   it('is kept for shorter or longer when its policy sets that', async () => {
-    const shorter = await ended({ policy: { retentionMs: HOUR_MS } });
-    const longer = await ended({ policy: { retentionMs: 3 * DAY_MS } });
-    const atOnce = await ended({ policy: { retentionMs: 0 } });
+    const shorter = await ended({ policy: { retention: HOUR_MS } });
+    const longer = await ended({ policy: { retention: 3 * DAY_MS } });
+    const atOnce = await ended({ policy: { retention: 0 } });
     await forget();
     expect(await exists(atOnce.executionId)).toBe(false);
     expect(await exists(shorter.executionId)).toBe(true);
@@ -106,7 +106,7 @@ describe('a finished execution', () => {
 
   it('leaves nothing in any table but its events and its idempotency key', async () => {
     const [kind, childKind] = [newKind(), newKind()];
-    const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: 0 } } } as const;
+    const policy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: 0 } } } as const;
     await bench.submit({
       kind,
       policy,
@@ -158,7 +158,7 @@ describe('a finished execution', () => {
   it('leaves entries in the queue and among the timers, which have no effect and are deleted when they are reached', async () => {
     const kind = newKind();
     const queued = await bench.submit({ kind });
-    const delayed = await bench.submit({ delayMs: 400 * DAY_MS });
+    const delayed = await bench.submit({ delay: 400 * DAY_MS });
     await bench.engine.cancel([queued, delayed], WHY);
     await bench.database.moveClock(DAY_MS);
     await forget();
@@ -189,7 +189,7 @@ describe('an unfinished execution', () => {
     'is not forgotten, however long it is %s',
     async (how) => {
       const kind = newKind();
-      const policy = { retentionMs: 0 };
+      const policy = { retention: 0 };
       const executionId = await bench.submit({ kind, policy });
       const claim = how === 'waiting' ? null : await bench.claimOne(kind);
       if (how === 'paused') await bench.port.pause(claim!, { wakeInMs: 100 * DAY_MS });
@@ -263,7 +263,7 @@ describe('a child', () => {
   });
 
   it('that finishes after its parent was forgotten leaves no timer for it', async () => {
-    const parent = await bench.running({ policy: { retentionMs: 0 } });
+    const parent = await bench.running({ policy: { retention: 0 } });
     const kind = newKind();
     await bench.port.spawn(parent, [{ kind }]);
     const claim = await bench.claimOne(kind);
@@ -319,13 +319,13 @@ describe('idempotency keys', () => {
   const keyOf = async (id: ExecutionId): Promise<number> => (await tracesOf(id))['ff_idempotency'] ?? 0;
   const keyed = (): Partial<SubmitRequest> => ({
     idempotencyKey: newKind(),
-    policy: { dedupWindowMs: HOUR_MS },
+    policy: { dedupWindow: HOUR_MS },
   });
 
   it('are deleted when their window is over and their execution has finished or is gone, and not before', async () => {
     await forgetKeys(context.database, 100, AGAIN_MS);
     const done = await ended(keyed());
-    const gone = await ended({ ...keyed(), policy: { dedupWindowMs: HOUR_MS, retentionMs: 0 } });
+    const gone = await ended({ ...keyed(), policy: { dedupWindow: HOUR_MS, retention: 0 } });
     const open = await bench.running(keyed());
     await forget();
     expect(await forgetKeys(context.database, 100, AGAIN_MS)).toBe(0);
@@ -360,13 +360,13 @@ describe('idempotency keys', () => {
 describe('a connection', () => {
   it('without a limit forgets only executions with a retention of their own, and so does one by default', async () => {
     const { executionId } = await ended();
-    const own = await ended({ policy: { retentionMs: DAY_MS } });
+    const own = await ended({ policy: { retention: DAY_MS } });
     await bench.database.moveClock(10 * DAY_MS);
     const keeping = await bench.another({ reconcile: 'on', retention: 'forever' });
     await vi.waitFor(async () => expect(await exists(own.executionId)).toBe(false), WAIT);
     await keeping.close();
     expect(await exists(executionId)).toBe(true);
-    const later = await ended({ policy: { retentionMs: DAY_MS } });
+    const later = await ended({ policy: { retention: DAY_MS } });
     await bench.database.moveClock(DAY_MS);
     const silent = await bench.another({ reconcile: 'on' });
     await vi.waitFor(async () => expect(await exists(later.executionId)).toBe(false), WAIT);

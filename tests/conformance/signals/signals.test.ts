@@ -205,7 +205,11 @@ describe('a payload', () => {
     await expect(deliver(token, { payload: 'text' })).rejects.toMatchObject({ field: 'payload' });
     expect(await effectOf(token, { payload: 1 })).toBe('buffered');
     const says = { signal: { name: 'yes', payload: 'text' } };
-    await expect(tokenFor(claim, 'door', says)).rejects.toMatchObject({ field: 'payload' });
+    await expect(tokenFor(claim, 'door', says)).rejects.toMatchObject({ field: 'request.signal.payload' });
+    await expect(tokenFor(claim, 'door', { signal: { name: 'yes' } })).rejects.toMatchObject({
+      field: 'request.signal.payload',
+      message: expect.stringContaining('a signal without a payload has the payload null') as string,
+    });
   });
 
   it('over 64 KB is refused, and nothing is written', async () => {
@@ -261,7 +265,7 @@ describe('a stranger', () => {
       claim.executionId.split(':').at(-1),
     ]);
     expect(await refusal(gone)).toMatchObject(expected);
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'suspended' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'suspended' });
   });
 
   it('whose signing key has expired learns nothing about other errors', async () => {
@@ -269,13 +273,13 @@ describe('a stranger', () => {
     const token = await tokenFor(claim);
     const large = { payload: 'x'.repeat(LIMITS.signalBytes) };
     await expect(deliver(token, large)).rejects.toMatchObject({ code: 'payload_too_large' });
-    await bench.engine.signingKeys.rotate({ graceMs: 0 });
+    await bench.engine.signingKeys.rotate({ grace: 0 });
     await expect(deliver(token, large)).rejects.toMatchObject({ code: 'invalid_token' });
   });
 
   it('learns that a token has expired only by having it', async () => {
     const claim = await waiting(leaf(1, 'signals', ['door']));
-    const token = await tokenFor(claim, 'door', { expiresInMs: HOUR_MS });
+    const token = await tokenFor(claim, 'door', { expiresIn: HOUR_MS });
     await bench.database.moveClock(HOUR_MS);
     expect(await deliver(token)).toEqual({ outcome: 'expired' });
     expect(await effectOf(await tokenFor(claim))).toBe('resumed');

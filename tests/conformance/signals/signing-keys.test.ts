@@ -35,7 +35,7 @@ describe('a rotation', () => {
   it('keeps tokens of the old key valid for the grace period, and no longer', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
-    const { kid, previousKid } = await bench.engine.signingKeys.rotate({ graceMs: HOUR_MS });
+    const { kid, previousKid } = await bench.engine.signingKeys.rotate({ grace: HOUR_MS });
     expect(old.split('_')[1]).toBe(previousKid);
     const young = await tokenFor(claim);
     expect(young.split('_')[1]).toBe(kid);
@@ -50,7 +50,7 @@ describe('a rotation', () => {
     const claim = await waiting();
     const month = 30 * 24 * HOUR_MS;
     const { token } = await bench.engine.waitpoints.issueToken(claim.executionId, 'door', {
-      expiresInMs: month,
+      expiresIn: month,
     });
     await bench.engine.signingKeys.rotate();
     await bench.database.moveClock(month - HOUR_MS);
@@ -77,7 +77,7 @@ describe('a rotation', () => {
   it('without grace invalidates the old key at once', async () => {
     const claim = await waiting();
     const old = await tokenFor(claim);
-    await bench.engine.signingKeys.rotate({ graceMs: 0 });
+    await bench.engine.signingKeys.rotate({ grace: 0 });
     expect(await isTaken(old)).toBe(false);
   });
 
@@ -103,7 +103,7 @@ describe('a rotation', () => {
     const claim = await waiting();
     const both = [`fresh ${SIGNING_SECRET}`, SIGNING_SECRET];
     const next = await bench.another({ signingSecret: both });
-    const { kid } = await next.signingKeys.rotate({ graceMs: 0 });
+    const { kid } = await next.signingKeys.rotate({ grace: 0 });
     const good = (await next.waitpoints.issueToken(claim.executionId, 'door')).token;
     const parts = new Signing(both, bench.database.schema).open(good)!;
     const forged = new Signing([SIGNING_SECRET], bench.database.schema).sign(parts, printOf(SIGNING_SECRET));

@@ -40,10 +40,10 @@ describe('a suspended execution', () => {
     const kind = newKind();
     const claim = await suspended(forApproval(), kind);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      publicState: 'suspended',
+      state: 'suspended',
       lease: null,
       attemptIndex: 0,
-      state: {
+      stateVector: {
         lifecyclePhase: 'suspended',
         blockingReason: 'waiting_for_approval',
         attemptState: 'attempt_interrupted',
@@ -101,7 +101,7 @@ describe('a suspended execution', () => {
       outcome: 'already_satisfied',
       ended: [{ name: 'approval', key: '', end: { outcome: 'satisfied', signals: [{ name: 'approved' }] } }],
     });
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'active' });
     expect(await approve(claim)).toEqual({ outcome: 'closed' });
   });
 
@@ -111,7 +111,7 @@ describe('a suspended execution', () => {
     expect(await bench.port.suspend(claim, look)).toEqual({ outcome: 'open' });
     expect(await approve(claim)).toMatchObject({ effect: 'buffered' });
     expect(await bench.port.suspend(claim, look)).toMatchObject({ outcome: 'already_satisfied' });
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'active' });
   });
 
   it('has the resume delay of its wait before it is claimable', async () => {
@@ -119,8 +119,8 @@ describe('a suspended execution', () => {
     const claim = await suspended(forApproval({ resumeDelayMs: HOUR_MS }), kind);
     await approve(claim);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      publicState: 'delayed',
-      state: { blockingReason: 'waiting_for_resume_delay' },
+      state: 'delayed',
+      stateVector: { blockingReason: 'waiting_for_resume_delay' },
     });
     await fire(HOUR_MS);
     await bench.claimOne(kind);
@@ -136,7 +136,7 @@ describe('a suspended execution', () => {
   });
 
   it('expires at its deadline', async () => {
-    const claim = await bench.running({ policy: { deadlineMs: HOUR_MS } });
+    const claim = await bench.running({ policy: { deadline: HOUR_MS } });
     await bench.port.suspend(claim, forApproval());
     await fire(HOUR_MS);
     expect(await bench.engine.executions.result(claim.executionId)).toMatchObject({ outcome: 'expired' });
@@ -228,8 +228,8 @@ describe('on timeout', () => {
     const kind = newKind();
     const claim = await overdue('escalate', kind);
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      publicState: 'suspended',
-      state: { blockingReason: 'paused_by_operator' },
+      state: 'suspended',
+      stateVector: { blockingReason: 'paused_by_operator' },
     });
     await fire(100 * HOUR_MS);
     expect(await approve(claim)).toMatchObject({ effect: 'resumed' });
@@ -250,7 +250,7 @@ describe('on timeout', () => {
       outcome: 'suspended',
     });
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      state: { blockingReason: 'paused_by_operator' },
+      stateVector: { blockingReason: 'paused_by_operator' },
     });
     const { waitpoints } = await bench.engine.waitpoints.list({ executionId: claim.executionId });
     expect(waitpoints).toMatchObject([{ name: 'a', reason: 'review', timeoutAtMs: null }]);
@@ -268,7 +268,7 @@ describe('on timeout', () => {
       expect(await bench.port.suspend(lease, look)).toEqual({ outcome: 'open' });
       await bench.port.renew([claim], 10 * HOUR_MS);
       const { token } = await bench.engine.waitpoints.issueToken(claim.executionId, 'approval', {
-        expiresInMs: 2 * HOUR_MS,
+        expiresIn: 2 * HOUR_MS,
       });
       await bench.database.moveClock(HOUR_MS);
       expect(await bench.engine.signal({ token })).toEqual({ outcome: 'expired' });
@@ -286,14 +286,14 @@ describe('on timeout', () => {
     await approve(claim);
     const resumed = await bench.claimOne(kind, { leaseMs: 10 * HOUR_MS });
     await fire(2 * HOUR_MS);
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'active' });
     expect(await bench.port.complete(resumed)).toMatchObject({ outcome: 'completed' });
   });
 });
 
 describe('a finished execution', () => {
   it('leaves no timers behind when it is forgotten', async () => {
-    const claim = await bench.running({ policy: { retentionMs: 1_000 } });
+    const claim = await bench.running({ policy: { retention: 1_000 } });
     await bench.port.createWaitpoint(claim, { name: 'far', expiresInMs: 1_000 * HOUR_MS });
     await bench.port.complete(claim);
     await bench.database.moveClock(HOUR_MS);

@@ -132,7 +132,7 @@ describe('a pause or a spawn', () => {
       code,
       field,
     });
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'active' });
   });
 
   it('may wait for as many children as the limit', async () => {

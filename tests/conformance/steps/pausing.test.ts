@@ -56,10 +56,10 @@ describe('a pause until a time', () => {
     });
     const paused = await bench.snapshot(claim.executionId);
     expect(paused).toMatchObject({
-      publicState: 'delayed',
+      state: 'delayed',
       lease: null,
       attemptIndex: 0,
-      state: {
+      stateVector: {
         lifecyclePhase: 'runnable',
         eligibilityState: 'not_eligible_until_time',
         blockingReason: 'waiting_for_delay',
@@ -107,7 +107,7 @@ describe('a pause until a time', () => {
     expect(await bench.engine.cancel(claim.executionId, WHY)).toMatchObject({ outcome: 'cancelled' });
     await bench.database.moveClock(MINUTE_MS);
     await fire();
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'cancelled' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'cancelled' });
   });
 });
 
@@ -119,8 +119,8 @@ describe('a pause for children', () => {
       repeated: false,
     });
     expect(await bench.snapshot(parent.executionId)).toMatchObject({
-      publicState: 'waiting_children',
-      state: { eligibilityState: 'blocked_by_dependencies', blockingReason: 'waiting_for_children' },
+      state: 'waiting_children',
+      stateVector: { eligibilityState: 'blocked_by_dependencies', blockingReason: 'waiting_for_children' },
     });
     await bench.port.complete(children[0]!);
     await bench.port.fail(children[1]!, { message: 'no' });
@@ -149,7 +149,7 @@ describe('a pause for children', () => {
     expect(await bench.port.pause(parent, { ...forChildren(ids, 1), wakeInMs: 5 })).toEqual({
       outcome: 'due',
     });
-    expect(await bench.snapshot(parent.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(parent.executionId)).toMatchObject({ state: 'active' });
     expect(await bench.port.complete(parent)).toMatchObject({ outcome: 'completed' });
   });
 
@@ -282,7 +282,7 @@ describe('a repeated call', () => {
     await fire();
     const second = await bench.claimOne(kind);
     expect(await bench.port.pause(first, { wakeInMs: 0 })).toEqual(again);
-    expect(await bench.snapshot(first.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(first.executionId)).toMatchObject({ state: 'active' });
     await bench.port.complete(second);
     expect(await bench.port.pause(first, { wakeInMs: 0 })).toEqual(again);
   });
@@ -317,7 +317,7 @@ describe('spawn', () => {
     const [kind, executionId] = [newKind(), newId()];
     const spawned = await bench.port.spawn(parent, [
       { kind, executionId, payload: { n: 1 } },
-      { kind: newKind(), delayMs: MINUTE_MS },
+      { kind: newKind(), delay: MINUTE_MS },
     ]);
     expect(spawned).toMatchObject({
       outcome: 'spawned',
@@ -340,6 +340,6 @@ describe('spawn', () => {
     await bench.port.complete(parent);
     await bench.port.complete(children[0]!);
     await fire();
-    expect(await bench.snapshot(parent.executionId)).toMatchObject({ publicState: 'completed' });
+    expect(await bench.snapshot(parent.executionId)).toMatchObject({ state: 'completed' });
   });
 });

@@ -25,8 +25,8 @@ describe('recordStep', () => {
       repeated: false,
       step,
     });
-    expect(await bench.engine.executions.listSteps(claim.executionId)).toEqual([step]);
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ stepCount: 1, publicState: 'active' });
+    expect(await bench.engine.executions.listSteps(claim.executionId)).toMatchObject([step]);
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ stepCount: 1, state: 'active' });
   });
 
   for (const value of [undefined, null, false, 0, '', [], 'text', { deep: [{ er: 1 }] }]) {

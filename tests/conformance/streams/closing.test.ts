@@ -21,7 +21,7 @@ import { LEASE_MS, LISTENING, newKind, useBench, WAIT } from '../open.ts';
 const bench = useBench();
 const HOUR_MS = 3_600_000;
 const WHY = { reason: 'why' };
-const AGAIN: ExecutionPolicy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delayMs: HOUR_MS } } };
+const AGAIN: ExecutionPolicy = { retry: { maxRetries: 1, backoff: { type: 'fixed', delay: HOUR_MS } } };
 const LOOK = /unnest\(\$1::uuid\[\], \$2::smallint\[\], \$3::integer\[\]\)/;
 const READ = /ff_read_frames/;
 const NEVER = new Promise<never>(() => undefined);
@@ -199,26 +199,26 @@ const ENDINGS: Ending[] = [
   },
   {
     title: 'an attempt that took too long',
-    policy: { attemptTimeoutMs: 1_000 },
+    policy: { attemptTimeout: 1_000 },
     end: () => fire(1_000),
     reason: 'expired',
   },
   {
     title: 'an attempt that took too long, with a retry left',
-    policy: { attemptTimeoutMs: 1_000, ...AGAIN },
+    policy: { attemptTimeout: 1_000, ...AGAIN },
     end: () => fire(1_000),
     reason: 'expired',
     goesOn: true,
   },
   {
     title: 'the deadline',
-    policy: { deadlineMs: 1_000 },
+    policy: { deadline: 1_000 },
     end: () => fire(1_000),
     reason: 'expired',
   },
   {
     title: 'the deadline while suspended',
-    policy: { deadlineMs: 1_000 },
+    policy: { deadline: 1_000 },
     first: (claim) => suspend(claim),
     end: () => fire(1_000),
     reason: 'expired',
@@ -242,7 +242,7 @@ describe.each(ENDINGS)('$title', ({ policy = {}, first, end, reason, goesOn }) =
       const once = reader.streams.tailOnce(claim.executionId, {
         attemptIndex: 0,
         after: '9000000000000-9',
-        blockMs: 20_000,
+        block: 20_000,
       });
       await end(claim);
       await followed.hear(`closed ${reason}`);
@@ -268,7 +268,7 @@ describe('an execution that never started', () => {
     const id = await bench.submit();
     const followed = follow({ executionId: id });
     await followed.parked();
-    const once = reader.streams.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
+    const once = reader.streams.tailOnce(id, { attemptIndex: 0, block: 20_000 });
     await writer.executions.cancel(id, WHY);
     expect(await once).toMatchObject({ frames: [], closed: { reason: 'attempt_cancelled' } });
     await followed.hear('closed attempt_cancelled');

@@ -257,8 +257,8 @@ describe('a tail', () => {
   it('by a blocking call returns when there is a frame, when the stream is closed, and when its time is up', async () => {
     const claim = await bench.running();
     const once = (more: object) =>
-      bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 10_000, ...more });
-    expect((await once({ blockMs: 0 })).frames).toEqual([]);
+      bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, block: 10_000, ...more });
+    expect((await once({ block: 0 })).frames).toEqual([]);
     const waiting = once({});
     const first = await write(claim, 'a');
     expect((await waiting).frames.map(({ id }) => id)).toEqual([first]);
@@ -267,16 +267,45 @@ describe('a tail', () => {
     expect(await closing).toMatchObject({ frames: [], closed: { reason: 'attempt_success' } });
   });
 
-  it('of an execution that does not exist is refused, and an aborted one rejects', async () => {
+  it('of an execution that does not exist is refused', async () => {
     const id = `{fp:0}:${crypto.randomUUID()}`;
     await expect(readAll(bench.engine.streams.tail(id))).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  it('is ended by an abort, without an error', async () => {
     const claim = await bench.running();
-    const stop = new AbortController();
-    const tailing = readAll(bench.engine.streams.tail(claim.executionId, { signal: stop.signal }));
-    stop.abort(new Error('enough'));
-    await expect(tailing).rejects.toThrow('enough');
+    await write(claim, 'a');
+    const { signal, abort } = stopper();
+    const seen: string[] = [];
+    for await (const { type } of bench.engine.streams.tail(claim.executionId, { signal })) {
+      seen.push(type);
+      abort(new Error('enough'));
+    }
+    expect(seen).toEqual(['frame']);
+    for await (const item of bench.engine.streams.tail(claim.executionId, { signal })) seen.push(item.type);
+    for await (const item of bench.engine.streams.watchSummary(claim.executionId, { signal }))
+      seen.push(item.type);
+    expect(seen).toEqual(['frame']);
+  });
+
+  it('is ended by an abort while it waits, and so is the watch of a summary', async () => {
+    const claim = await bench.running();
+    const { signal, abort } = stopper();
+    const tailing = readAll(bench.engine.streams.tail(claim.executionId, { signal }));
+    const watching = bench.engine.streams.watchSummary(claim.executionId, { signal });
+    const watched = watching[Symbol.asyncIterator]();
+    expect(await watched.next()).toMatchObject({ value: { type: 'document' } });
+    const next = watched.next();
+    abort();
+    expect(await tailing).toEqual([]);
+    expect(await next).toEqual({ done: true, value: undefined });
   });
 });
+
+function stopper(): { signal: AbortSignal; abort: (reason?: Error) => void } {
+  const stop = new AbortController();
+  return { signal: stop.signal, abort: (reason) => stop.abort(reason) };
+}
 
 describe('a summary', () => {
   it('is what the patches make, one version each, and can be watched from any moment on', async () => {

@@ -33,7 +33,7 @@ async function keptBy(items: AsyncIterable<StreamItem>): Promise<string[]> {
 
 it('a reader keeps frames of finished steps over attempts, and each piece of output once', async () => {
   const kind = newKind();
-  const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed' as const, delayMs: 0 } } };
+  const policy = { retry: { maxRetries: 2, backoff: { type: 'fixed' as const, delay: 0 } } };
   const first = await bench.running({ kind, policy });
   const live = keptBy(bench.engine.streams.tail(first.executionId));
   await write(first, inStep('one', 'first'), inStep('half of two', 'second'), { payload: 'aside' });

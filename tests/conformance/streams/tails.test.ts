@@ -39,9 +39,9 @@ describe('an attempt that does not exist', () => {
     await expect(tail()).rejects.toMatchObject(refused);
   });
 
-  it('is waited for no longer than blockMs', async () => {
+  it('is waited for no longer than its limit', async () => {
     const claim = await bench.running();
-    const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 5, blockMs: 50 });
+    const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 5, block: 50 });
     expect(page).toMatchObject({ attemptIndex: 5, frames: [], isComplete: true, closed: null });
   });
 });
@@ -52,7 +52,7 @@ describe('a blocking call', () => {
     await write(claim, text('a'), text('live', { mode: 'best_effort' }), text('b'));
     await bench.port.complete(claim);
     const once = (more: object) =>
-      bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 5_000, ...more });
+      bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, block: 5_000, ...more });
     expect(await once({ limit: 1 })).toMatchObject({ isComplete: false, closed: null });
     const seen = await once({ visibility: 'exclude_best_effort' });
     expect(seen.frames.map(({ payload }) => payload)).toEqual(['a', 'b']);
@@ -62,7 +62,7 @@ describe('a blocking call', () => {
   it('returns as many frames as it asked for, even more than readers share', async () => {
     const claim = await bench.running();
     await write(claim, ...Array.from({ length: 700 }, (_, n) => text(`${n}`)));
-    const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, blockMs: 5_000 });
+    const page = await bench.engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, block: 5_000 });
     expect(page.frames).toHaveLength(700);
     expect(page).toMatchObject({ isComplete: true, closed: null });
   });

@@ -28,7 +28,7 @@ beforeAll(async () => {
 
 async function open(options: ConnectOptions): Promise<Connection> {
   const connection = await connect({ databaseUrl: role.url, reconcile: 'off', ...options });
-  onTestFinished(() => connection.close({ deadlineMs: 0 }));
+  onTestFinished(() => connection.close({ deadline: 0 }));
   return connection;
 }
 
@@ -120,7 +120,7 @@ it('a budget above the limit of the role fails transactions, after a warning', L
       ),
     ],
   });
-  onTestFinished(() => worker.stop({ deadlineMs: 0 }));
+  onTestFinished(() => worker.stop({ deadline: 0 }));
   await connection.executions.submit({ kind: 'books' });
   expect(await refused.opened).toMatchObject({
     code: 'no_connection',

@@ -161,7 +161,7 @@ describe('another isolation level than READ COMMITTED', () => {
         } finally {
           await client.end();
         }
-        expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'active' });
+        expect(await bench.snapshot(executionId)).toMatchObject({ state: 'active' });
       });
     }
   }

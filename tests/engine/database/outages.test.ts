@@ -149,8 +149,12 @@ async function runEverything(connection: Connection, kind: string) {
       if (isEngineError(error) && error.code !== 'closed') deaths.push(`${what}: ${error.message}`);
       died.open();
     });
-  const worker = startWorker(connection, { handlers: [handle(task(kind), () => 1)], pollMs: 100 });
-  onTestFinished(() => worker.stop({ deadlineMs: 0 }));
+  const worker = startWorker(connection, {
+    log: 'silent',
+    handlers: [handle(task(kind), () => 1)],
+    poll: 100,
+  });
+  onTestFinished(() => worker.stop({ deadline: 0 }));
   return {
     heard,
     handled,

@@ -11,7 +11,7 @@ import { workerPort } from '../../../src/connect/port.ts';
 
 const roles = useRoles();
 const SHORT_LEASE_MS = 100;
-const AGAIN = { retry: { maxRetries: 5, backoff: { type: 'fixed', delayMs: 0 } } } as const;
+const AGAIN = { retry: { maxRetries: 5, backoff: { type: 'fixed', delay: 0 } } } as const;
 
 async function opened<Value>(
   url: string,
@@ -40,7 +40,7 @@ async function live(engine: Connection): Promise<void> {
       expect(claims).toHaveLength(1);
       return claims[0]!;
     }, WAIT);
-  const { executionId } = await engine.executions.submit({ kind: 'k', lane: 'l', policy: AGAIN, delayMs: 1 });
+  const { executionId } = await engine.executions.submit({ kind: 'k', lane: 'l', policy: AGAIN, delay: 1 });
   const first = await claimOne();
   expect(await workerPort(engine).renew([first], 60_000)).toEqual([{ outcome: 'renewed' }]);
   expect(await workerPort(engine).release(first)).toMatchObject({ outcome: 'released' });
@@ -71,11 +71,13 @@ async function operate(engine: Connection, executionId: string): Promise<void> {
   expect(await engine.executions.setTags(executionId, { set: { a: 'b' } })).toMatchObject({ outcome: 'set' });
   expect((await engine.executions.list({ filter: { tags: { a: 'b' } } })).executions).toHaveLength(1);
   expect((await engine.executions.listAttempts(executionId)).before).toBeNull();
+  expect((await engine.executions.find(executionId)).executions).toHaveLength(1);
+  expect(await engine.executions.shorten([executionId])).toHaveLength(1);
   expect(await engine.executions.explain(executionId)).toMatchObject({ outcome: 'explained' });
   expect(await engine.lanes.pause('default')).toMatchObject({ outcome: 'paused' });
   expect((await engine.lanes.list()).lanes.map(({ lane }) => lane)).toEqual(['default', 'l']);
   expect(await engine.lanes.resume('default')).toMatchObject({ outcome: 'resumed' });
-  const keyed = { kind: 'k', idempotencyKey: 'key', policy: { deadlineMs: 60_000 } };
+  const keyed = { kind: 'k', idempotencyKey: 'key', policy: { deadline: 60_000 } };
   await engine.executions.submit(keyed);
   expect(await engine.executions.submit(keyed)).toMatchObject({ outcome: 'duplicate' });
   const request = { verb: 'cancel', reason: 'r', filter: { kind: 'k' } } as const;
@@ -145,7 +147,7 @@ describe('a role that was granted the use of a schema migrated by another', () =
       kind: 'k',
       tags: { a: 'b' },
       idempotencyKey: 'key',
-      policy: { dedupWindowMs: 1 },
+      policy: { dedupWindow: 1 },
     });
     await engine.cancel(executionId, { reason: 'r' });
     await engine.close();
@@ -265,8 +267,8 @@ describe('two engines in two schemas of one database', () => {
       await workerPort(right)
         .claim(mine)
         .then(({ claims }) => Promise.all(claims.map((claim) => workerPort(right).complete(claim))));
-      expect(await right.executions.describe(executionId)).toMatchObject({ publicState: 'completed' });
-      expect(await left.executions.describe(executionId)).toMatchObject({ publicState: 'waiting' });
+      expect(await right.executions.describe(executionId)).toMatchObject({ state: 'completed' });
+      expect(await left.executions.describe(executionId)).toMatchObject({ state: 'waiting' });
     }));
 
   it('do not wake each other', () =>

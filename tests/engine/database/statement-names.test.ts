@@ -60,7 +60,7 @@ it('a call is prepared once per connection, under a name of its own', async () =
   await runOne(engine);
   await runOne(engine);
   const prepared = await preparedOn(engine.context.database);
-  for (const call of ['ff_submit(', 'ff_claim(', 'ff_complete('])
+  for (const call of ['ff_submit_one(', 'ff_claim(', 'ff_complete('])
     expect(prepared.filter(({ text }) => text.includes(call))).toHaveLength(1);
   expect(new Set(prepared.map(({ name }) => name)).size).toBe(prepared.length);
 });

@@ -28,14 +28,14 @@ function withHole(): unknown {
   return list;
 }
 
-const FLAWED_NUMBERS: Values = {
-  'a fraction': 1.5,
+const FLAWED_DURATIONS: Values = {
   NaN: Number.NaN,
   Infinity: Number.POSITIVE_INFINITY,
   'a negative number': -1,
   'a number as a string': '5',
   'a BigInt': 5n,
 };
+const FLAWED_NUMBERS: Values = { ...FLAWED_DURATIONS, 'a fraction': 1.5 };
 
 /** Every value of a field that must be refused. */
 function refuses(member: keyof SubmitRequest, code: ErrorCode, values: Values, says?: RegExp): void {
@@ -96,8 +96,8 @@ refuses('payload', 'invalid_input', {
 });
 
 refuses('priority', 'invalid_input', { ...FLAWED_NUMBERS, 'beyond the largest': LIMITS.priority + 1 });
-refuses('delayMs', 'invalid_input', {
-  ...FLAWED_NUMBERS,
+refuses('delay', 'invalid_input', {
+  ...FLAWED_DURATIONS,
   'beyond ten years': LIMITS.delayMs + 1,
   'beyond the safe integers': 2 ** 60,
 });
@@ -172,9 +172,17 @@ refuses('policy', 'invalid_policy', {
     Object.entries(FLAWED_NUMBERS).flatMap(([name, value]) => [
       [`maxRetries: ${name}`, { retry: { maxRetries: value } }],
       [`maxReclaims: ${name}`, { maxReclaims: value }],
-      [`fixed delayMs: ${name}`, backoff({ type: 'fixed', delayMs: value })],
-      [`initialDelayMs: ${name}`, exponential({ initialDelayMs: value })],
-      [`maxDelayMs: ${name}`, exponential({ maxDelayMs: value })],
+    ]),
+  ),
+  ...Object.fromEntries(
+    Object.entries(FLAWED_DURATIONS).flatMap(([name, value]) => [
+      [`fixed delay: ${name}`, backoff({ type: 'fixed', delay: value })],
+      [`initialDelay: ${name}`, exponential({ initialDelay: value })],
+      [`maxDelay: ${name}`, exponential({ maxDelay: value })],
+      [`deadline: ${name}`, { deadline: value }],
+      [`attemptTimeout: ${name}`, { attemptTimeout: value }],
+      [`dedupWindow: ${name}`, { dedupWindow: value }],
+      [`retention: ${name}`, { retention: value }],
     ]),
   ),
   'maxRetries: too many': { retry: { maxRetries: LIMITS.maxRetries + 1 } },
@@ -183,10 +191,10 @@ refuses('policy', 'invalid_policy', {
   'backoff: text': backoff('fixed'),
   'backoff: an unknown type': backoff({ type: 'linear' }),
   'backoff: fixed without a delay': backoff({ type: 'fixed' }),
-  'backoff: fixed with a key of exponential': backoff({ type: 'fixed', delayMs: 1, multiplier: 2 }),
-  'backoff: exponential with a key of fixed': exponential({ delayMs: 1 }),
-  'backoff: the largest delay below the first': exponential({ initialDelayMs: 10, maxDelayMs: 9 }),
-  'backoff: a delay beyond ten years': exponential({ maxDelayMs: LIMITS.delayMs + 1 }),
+  'backoff: fixed with a key of exponential': backoff({ type: 'fixed', delay: 1, multiplier: 2 }),
+  'backoff: exponential with a key of fixed': exponential({ delay: 1 }),
+  'backoff: the largest delay below the first': exponential({ initialDelay: 10, maxDelay: 9 }),
+  'backoff: a delay beyond ten years': exponential({ maxDelay: LIMITS.delayMs + 1 }),
   'multiplier: below one': exponential({ multiplier: 0.99 }),
   'multiplier: too large': exponential({ multiplier: LIMITS.multiplier + 1 }),
   'multiplier: NaN': exponential({ multiplier: Number.NaN }),
@@ -301,7 +309,7 @@ it('values exactly at the limits are accepted', async () => {
     lane: '~'.repeat(LIMITS.laneBytes),
     namespace: 'ü'.repeat(LIMITS.namespaceBytes / 2),
     priority: LIMITS.priority,
-    delayMs: LIMITS.delayMs,
+    delay: LIMITS.delayMs,
     capabilities: Array.from({ length: 256 }, (_, index) => `${index}`),
     tags: Object.fromEntries(
       Array.from({ length: LIMITS.tags }, (_, i) => [
@@ -315,8 +323,8 @@ it('values exactly at the limits are accepted', async () => {
         maxRetries: LIMITS.maxRetries,
         backoff: {
           type: 'exponential',
-          initialDelayMs: LIMITS.delayMs,
-          maxDelayMs: LIMITS.delayMs,
+          initialDelay: LIMITS.delayMs,
+          maxDelay: LIMITS.delayMs,
           multiplier: LIMITS.multiplier,
         },
         retryableCategories: Array.from({ length: 64 }, (_, index) => `${index}`.padEnd(128, 'c')),

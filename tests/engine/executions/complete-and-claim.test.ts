@@ -143,7 +143,7 @@ describe('a completion and a claim made together', () => {
       await bench.database.query('ALTER TABLE ff_attempt_history DROP CONSTRAINT planted');
     }
     expect(one.calls.toSorted()).toEqual(['ff_claim', 'ff_complete', 'ff_complete_and_claim']);
-    expect(await bench.snapshot(first.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(first.executionId)).toMatchObject({ state: 'active' });
   });
 
   it('share no statement when many completions leave: those are a batch of their own', async () => {
@@ -158,16 +158,26 @@ describe('a completion and a claim made together', () => {
   });
 });
 
-it('a member of a flow is completed by a statement of its own, which advances the flow', async () => {
-  const one = await noted();
-  const flow = await submitFlow(bench, [{ name: 'first' }, { name: 'second', after: ['first'] }]);
-  const { claims } = await one.port.claim(requestFor(flow.kindOf('first')));
-  one.calls.splice(0);
-  const [completed] = await Promise.all([
-    one.port.complete(claims[0]!),
-    one.port.claim(requestFor(flow.kindOf('first'))),
-  ]);
-  expect(completed).toEqual({ outcome: 'completed', repeated: false });
-  expect(one.calls.filter((call) => call !== 'ff_claim')).toEqual(['ff_complete_and_claim', 'ff_complete']);
-  expect((await flow.claim('second')).attemptIndex).toBe(0);
-});
+it.each([
+  { known: 'with its claim', called: ['ff_complete'] },
+  {
+    known: 'with its lease alone, which does not name the flow',
+    called: ['ff_complete_and_claim', 'ff_complete'],
+  },
+])(
+  'a member of a flow that is completed $known is completed by a statement of its own, which advances the flow',
+  async ({ called }) => {
+    const one = await noted();
+    const flow = await submitFlow(bench, [{ name: 'first' }, { name: 'second', after: ['first'] }]);
+    const { claims } = await one.port.claim(requestFor(flow.kindOf('first')));
+    one.calls.splice(0);
+    const { executionId, attemptIndex, leaseEpoch } = claims[0]!;
+    const [completed] = await Promise.all([
+      one.port.complete(called.length === 1 ? claims[0]! : { executionId, attemptIndex, leaseEpoch }),
+      one.port.claim(requestFor(flow.kindOf('first'))),
+    ]);
+    expect(completed).toEqual({ outcome: 'completed', repeated: false });
+    expect(one.calls.filter((call) => call !== 'ff_claim')).toEqual(called);
+    expect((await flow.claim('second')).attemptIndex).toBe(0);
+  },
+);

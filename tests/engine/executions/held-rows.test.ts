@@ -72,7 +72,7 @@ describe('a transaction that has recorded a step', () => {
     expect(await session.ended).toMatchObject({ code: '25P03' });
     await bench.reconcile();
     expect(await bench.snapshot(claim.executionId)).toMatchObject({
-      publicState: 'waiting',
+      state: 'waiting',
       attemptIndex: 1,
     });
     expect(await bench.engine.executions.listSteps(claim.executionId)).toEqual([]);
@@ -80,7 +80,7 @@ describe('a transaction that has recorded a step', () => {
 
   it('and idles keeps no deadline from firing', async () => {
     const kind = newKind();
-    await bench.submit({ kind, policy: { deadlineMs: 60_000 } });
+    await bench.submit({ kind, policy: { deadline: 60_000 } });
     const claim = await bench.claimOne(kind, { leaseMs: SHORT_LEASE_MS });
     const session = await recordedBy(claim);
     await bench.database.moveClock(60_000);

@@ -67,7 +67,7 @@ async function due(id: ExecutionId): Promise<Record<string, unknown>[]> {
   return found.rows.filter((row) => row['execution_id'] === uuid);
 }
 
-const RETRYING = { retry: { maxRetries: 2, backoff: { type: 'fixed', delayMs: 5_000 } } } as const;
+const RETRYING = { retry: { maxRetries: 2, backoff: { type: 'fixed', delay: 5_000 } } } as const;
 /** A partition without executions. */
 const NO_PARTITION = 256;
 const TAGS = { 'cairn.instance_id': 'i-1', 'app.tenant': 'acme' };

@@ -68,7 +68,7 @@ function about(claim: Claim): Partial<EventRow> {
 
 describe('no event', () => {
   it('is written by a submit, delayed or not, by a timer, by a read or by an empty claim', async () => {
-    const id = await bench.submit({ delayMs: 1_000 });
+    const id = await bench.submit({ delay: 1_000 });
     await bench.database.moveClock(1_000);
     await bench.port.fireTimers();
     await bench.engine.executions.describe(id);
@@ -252,7 +252,7 @@ describe('a whole life', () => {
 
   beforeAll(async () => {
     const kind = newKind();
-    const policy = { retry: { maxRetries: 3, backoff: { type: 'fixed', delayMs: 0 } } } as const;
+    const policy = { retry: { maxRetries: 3, backoff: { type: 'fixed', delay: 0 } } } as const;
     const first = await running({ kind, policy, payload: { secret: SECRET } });
     await bench.port.renew([first], LEASE_MS);
     await bench.port.release(first);

@@ -34,7 +34,7 @@ describe('a suspend', () => {
       },
       (thrown: { code: string; field?: string; message: string }) => thrown,
     );
-    expect(await bench.snapshot(claim.executionId)).toMatchObject({ publicState: 'active' });
+    expect(await bench.snapshot(claim.executionId)).toMatchObject({ state: 'active' });
     return `${error.code} ${error.field}: ${error.message}`;
   };
   const wait = (condition: unknown) => ({ waits: [{ name: 'w', condition }] });

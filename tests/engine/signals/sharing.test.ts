@@ -69,7 +69,7 @@ describe('signals sent together', () => {
     );
     expect(statements.length).toBeLessThanOrEqual(3);
     for (const { executionId } of claims)
-      expect(await bench.snapshot(executionId)).toMatchObject({ publicState: 'waiting' });
+      expect(await bench.snapshot(executionId)).toMatchObject({ state: 'waiting' });
   });
 
   it('to one execution are accepted in the order of the calls', async () => {

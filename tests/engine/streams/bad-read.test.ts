@@ -76,9 +76,9 @@ const READS: Trial[] = [
   },
   { title: 'tailOnce: limit', call: once('limit'), field: 'request.limit', values: LIMIT },
   {
-    title: 'tailOnce: blockMs',
-    call: once('blockMs'),
-    field: 'request.blockMs',
+    title: 'tailOnce: block',
+    call: once('block'),
+    field: 'request.block',
     values: { negative: -1, NaN: Number.NaN, 'too long': LIMITS.tailBlockMs + 1 },
   },
   {
@@ -124,7 +124,7 @@ describe('a reader of a stream that does not exist', () => {
   const nobody = '{fp:7}:018f0000-0000-7000-8000-000000000001';
   it.each([
     ['read', (id: string) => bench.engine.streams.read(id)],
-    ['tailOnce', (id: string) => bench.engine.streams.tailOnce(id, { attemptIndex: 0, blockMs: 5_000 })],
+    ['tailOnce', (id: string) => bench.engine.streams.tailOnce(id, { attemptIndex: 0, block: 5_000 })],
     ['tail', (id: string) => bench.engine.streams.tail(id)[Symbol.asyncIterator]().next()],
     ['readSummary', (id: string) => bench.engine.streams.readSummary(id)],
     ['watchSummary', (id: string) => bench.engine.streams.watchSummary(id)[Symbol.asyncIterator]().next()],

@@ -22,7 +22,7 @@ const bench = useBench();
 /** Slow when the machine is busy with other tests. */
 const BUSY = { timeout: patiently(90_000) };
 const SOON = { timeout: patiently(20_000), interval: 15 };
-const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed' as const, delayMs: 0 } } };
+const AGAIN = { retry: { maxRetries: 1, backoff: { type: 'fixed' as const, delay: 0 } } };
 /** What identifies the statements that read finished steps, the lease of a frame, and the heads of parked streams. */
 const STEPS = 'SELECT DISTINCT step_name';
 const LEASE = 'SELECT lease_epoch AS epoch FROM';

@@ -7,7 +7,10 @@ const databaseUrl = process.env.DATABASE_URL;
 await migrate({ databaseUrl });
 const engine = await connect({ databaseUrl });
 const double = task('double');
-const worker = startWorker(engine, { handlers: [handle(double, ({ n }) => ({ doubled: 2 * n }))] });
+const worker = startWorker(engine, {
+  log: 'silent',
+  handlers: [handle(double, ({ n }) => ({ doubled: 2 * n }))],
+});
 const run = await engine.submit(double, { n: 21 });
 const result = await run.result();
 await worker.stop();

@@ -184,7 +184,7 @@ describe('two batches with the same keys in opposite order', () => {
 
 /** An expired key whose execution has ended. */
 async function outlived(count: number): Promise<Plan & { first: string[] }> {
-  const plan = await planned(count, { policy: { dedupWindowMs: WINDOW_MS } });
+  const plan = await planned(count, { policy: { dedupWindow: WINDOW_MS } });
   const [done] = await engine.executions.submit(plan.requests.slice(0, 1));
   await engine.cancel(done!.executionId, { reason: 'over' });
   await database.moveClock(WINDOW_MS);

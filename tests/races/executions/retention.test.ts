@@ -176,7 +176,7 @@ function submitKeyed(scene: Scene): Call {
   return {
     sql: `SELECT execution_id, outcome || coalesce(' of ' || existing_id, '') AS outcome FROM ff_submit(
             (SELECT jsonb_build_array(jsonb_build_object('lane', lane, 'kind', kind, 'capabilities', capabilities))
-             FROM ff_route WHERE route_id = $1), $2, $3, $4, '{1}', '{0}', '{null}', NULL, NULL, NULL, $5, $6, $7)`,
+             FROM ff_route WHERE route_id = $1), $2, $3, $4, '{1}', '{0}', '{null}', NULL, NULL, $5, $6, $7)`,
     params: [
       scene.routeId,
       JSON.stringify([{ route: 1, namespace: 'default', priority: 100, policy: {}, tags: {} }]),

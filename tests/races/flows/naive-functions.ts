@@ -49,7 +49,7 @@ BEGIN
   v_losers := ARRAY(
     SELECT ROW(1, e.execution_id, e.partition_key, e.route_id, e.priority, e.namespace, e.attempt_index, e.lease_epoch,
                e.retry_count, e.attempt_state, NULL::bigint, NULL::text, NULL::text, NULL::bigint, '{}'::jsonb, e.retain_ms,
-               e.flow_id, e.attempt_paused)::ff_locked
+               e.flow_id, e.attempt_paused, NULL::uuid, e.traits)::ff_locked
     FROM ff_edge_group g CROSS JOIN LATERAL unnest(g.cancel_siblings_pending_members) u(id)
     JOIN ff_execution e ON e.execution_id = u.id::uuid AND e.lifecycle_phase <> 'terminal'
     WHERE g.downstream_eid = p_downstream);

@@ -237,7 +237,7 @@ describe('a call that waits', () => {
     await write(claim, 'x');
     const { engine, reads } = await counting();
     const after = '9000000000000-0';
-    const page = await engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, after, blockMs: 100 });
+    const page = await engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, after, block: 100 });
     expect(page).toMatchObject({ frames: [], frameCount: 1, closed: null });
     // The second one when its time was over before the first returned.
     expect(reads()).toBeLessThanOrEqual(2);
@@ -248,7 +248,7 @@ describe('a call that waits', () => {
     const { engine, reads } = await counting();
     const wait = (after: string) =>
       Array.from({ length: 300 }, () =>
-        engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, after, blockMs: 20_000 }),
+        engine.streams.tailOnce(claim.executionId, { attemptIndex: 0, after, block: 20_000 }),
       );
     let after = '0-0';
     for (let frame = 1; frame <= 3; frame += 1) {
@@ -266,7 +266,7 @@ describe('a call that waits', () => {
     const id = await bench.submit();
     await bench.engine.cancel(id, { reason: 'why' });
     const { engine, reads } = await counting();
-    const page = await engine.streams.tailOnce(id, { attemptIndex: 0, blockMs: 20_000 });
+    const page = await engine.streams.tailOnce(id, { attemptIndex: 0, block: 20_000 });
     expect(page).toMatchObject({ frames: [], frameCount: 0 });
     expect(reads()).toBe(1);
   });

@@ -2,16 +2,14 @@
  * Claims executions for a worker from the routes it can run, with one statement, or two when several lanes take turns.
  */
 import { randomUUID } from 'node:crypto';
-import { formatExecutionId } from '../../../contract/ids.ts';
 import { whole } from '../../../contract/shape/kinds.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { Claim, ClaimRequest, ClaimResult } from '../../../contract/protocol.ts';
-import type { ClaimAnswer, ClaimCall, ClaimRow } from './claims.sql.ts';
+import { pageOf, type ClaimAnswer, type ClaimCall, type ClaimPage } from './claims.sql.ts';
 import type { KnownRoute } from './routes.sql.ts';
 import { shape } from '../../../contract/shape/shape.ts';
-import { leaseIdOf } from '../../../model/lease-id.ts';
-import type { RouteDemand } from '../../../model/routes.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
+import { GrantedClaim } from '../../kit/granted-claim.ts';
 import { SeekPositions, type DemandMemory } from './seek-positions.ts';
 import type { EngineContext } from '../../kit/context.ts';
 import { leaseTime, workerName } from '../../kit/kinds.ts';
@@ -22,7 +20,7 @@ import { HandOn } from './hand-on.ts';
 /** Distinct demands a process remembers. */
 const MAX_DEMANDS = 100;
 
-const NOTHING: ClaimAnswer = { rows: [], nextDueInMs: null, routeHigh: 0, passedBy: 0 };
+const NOTHING: ClaimAnswer = { pages: [], nextDueInMs: null, routeHigh: 0, passedBy: 0 };
 
 const claimRequest = shape<ClaimRequest>({
   workerId: workerName,
@@ -33,101 +31,128 @@ const claimRequest = shape<ClaimRequest>({
 });
 
 export async function claim(context: EngineContext, request: ClaimRequest): Promise<ClaimResult> {
-  const demand = demandOf(claimRequest.check(request, 'request', ''));
-  const found = await recoverClaims(context, request);
-  if (found.length > 0) {
-    announceContinued(context, found);
-    return { claims: toClaims(context, found, request), nextDueInMs: null, passedBy: 0 };
+  const memory = memoryFor(context, claimRequest.check(request, 'request', ''));
+  const granted = new Granted(context, request);
+  if (context.doubtful.length > 0) {
+    granted.add(pageOf(await recoverClaims(context, request)));
+    if (granted.claims.length > 0) {
+      granted.announceContinued();
+      return { claims: granted.claims, nextDueInMs: null, passedBy: 0 };
+    }
   }
-  await context.routes.refreshIfOld();
-  const rows: ClaimRow[] = [];
-  let answer = await claimRounds(context, request, demand, rows);
+  if (context.routes.isOld()) await context.routes.refreshIfOld();
+  let answer = await claimRounds(context, request, memory, granted);
   // There is a route this process did not know: read the routes and claim once more.
-  if (rows.length < request.limit && answer.routeHigh > context.routes.highest) {
+  if (granted.lacking > 0 && answer.routeHigh > context.routes.highest) {
     await context.routes.refresh().catch(() => undefined);
-    answer = await claimRounds(context, request, demand, rows);
+    answer = await claimRounds(context, request, memory, granted);
   }
   const { passedBy } = answer;
-  context.counters.dequeued += rows.length;
-  announceContinued(context, rows);
-  if (passedBy > 0 && rows.length >= request.limit) handOn(context, request, demand, passedBy);
-  return {
-    claims: toClaims(context, rows, request),
-    nextDueInMs: soonestDue(answer.nextDueInMs, rows),
-    passedBy,
-  };
+  const { claims } = granted;
+  context.counters.dequeued += claims.length;
+  granted.announceContinued();
+  if (passedBy > 0 && granted.lacking === 0) handOn(context, memory, passedBy);
+  return { claims, nextDueInMs: granted.soonestDue(answer.nextDueInMs), passedBy };
+}
+
+/** What the statements of one claim were granted so far. */
+class Granted {
+  readonly claims: Claim[] = [];
+  readonly #context: EngineContext;
+  readonly #request: ClaimRequest;
+  readonly #continued: Answer[] = [];
+  /** The shortest time limit of the attempts that begin here. */
+  #limitMs = Number.POSITIVE_INFINITY;
+
+  constructor(context: EngineContext, request: ClaimRequest) {
+    this.#context = context;
+    this.#request = request;
+  }
+
+  get lacking(): number {
+    return this.#request.limit - this.claims.length;
+  }
+
+  add(page: ClaimPage): void {
+    const { leaseMs } = this.#request;
+    for (let index = 0; index < page.uuid.length; index += 1) {
+      const route = this.#context.routes.get(page.routeId[index]!)!;
+      const made = new GrantedClaim(page, index, route, leaseMs);
+      this.claims.push(made);
+      if (made.resumed) this.#continued.push({ uuid: page.uuid[index]!, outcome: 'continued' });
+    }
+    for (const limitMs of page.attemptLimitMs ?? [])
+      if (limitMs !== null && limitMs < this.#limitMs) this.#limitMs = limitMs;
+  }
+
+  /** Wakes stream readers: a paused attempt has resumed. */
+  announceContinued(): void {
+    if (this.#continued.length > 0) announce(this.#context, this.#continued);
+  }
+
+  /** The time limits of attempts that begin here were set after the next timer was read. */
+  soonestDue(nextDueInMs: number | null): number | null {
+    if (this.#limitMs === Number.POSITIVE_INFINITY) return nextDueInMs;
+    return nextDueInMs === null ? this.#limitMs : Math.min(nextDueInMs, this.#limitMs);
+  }
 }
 
 /** A worker that got all it requested may not poll for a while, so the hint it consumed goes to other workers. */
-function handOn(context: EngineContext, request: ClaimRequest, demand: RouteDemand, count: number): void {
-  memoryFor(context, request).handOn.pass(() => {
-    const routes = context.routes.matching(demand).map((route) => route.routeId);
+function handOn(context: EngineContext, memory: DemandMemory, count: number): void {
+  memory.handOn.pass(() => {
+    const routes = context.routes.matching(memory.demand).map((route) => route.routeId);
     announce(context, [{ outcome: 'opened', routes, count }]);
   });
-}
-
-/** Wakes stream readers: a paused attempt has resumed. */
-function announceContinued(context: EngineContext, rows: readonly ClaimRow[]): void {
-  const answers = rows
-    .filter((row) => row.resumed)
-    .map(({ uuid }): Answer => ({ uuid, outcome: 'continued' }));
-  announce(context, answers);
-}
-
-/** The time limits of attempts that begin here were set after the next timer was read. */
-function soonestDue(nextDueInMs: number | null, rows: readonly ClaimRow[]): number | null {
-  let soonest = nextDueInMs;
-  for (const { attemptLimitMs: limit } of rows) {
-    if (limit !== null && (soonest === null || limit < soonest)) soonest = limit;
-  }
-  return soonest;
 }
 
 async function claimRounds(
   context: EngineContext,
   request: ClaimRequest,
-  demand: RouteDemand,
-  rows: ClaimRow[],
+  memory: DemandMemory,
+  granted: Granted,
 ): Promise<ClaimAnswer> {
-  const memory = memoryFor(context, request);
   let answer = NOTHING;
   let passedBy = 0;
-  for (const routes of laneRounds(context.routes.matching(demand), memory)) {
-    answer = await claimRound(context, request, routes, rows, memory);
+  for (const routes of laneRounds(context.routes.matching(memory.demand), memory)) {
+    answer = await claimRound(context, request, routes, granted, memory);
     passedBy += answer.passedBy;
-    if (rows.length >= request.limit) break;
+    if (granted.lacking <= 0) break;
   }
-  memory.foundNothing = rows.length === 0;
+  memory.foundNothing = granted.claims.length === 0;
   return { ...answer, passedBy };
 }
 
 /**
- * One lane's turn, adding to `rows`: seeks past what was claimed before, and reads the whole queue when that returned
- * too few. Rows already granted are never lost to an error that comes after them.
+ * One lane's turn, adding to `granted`: seeks past what was claimed before, and reads the whole queue when that returned
+ * too few. Claims already granted are never lost to an error that comes after them.
  */
 async function claimRound(
   context: EngineContext,
   request: ClaimRequest,
   routes: readonly KnownRoute[],
-  rows: ClaimRow[],
+  granted: Granted,
   memory: DemandMemory,
 ): Promise<ClaimAnswer> {
   const routeIds = routes.map((route) => route.routeId);
   const ask = async (entries: ClaimCall['entries']): Promise<ClaimAnswer> => {
-    const limit = request.limit - rows.length;
-    const call = { ...request, entries, limit, claimId: randomUUID() };
-    const answer = await claimSurely(context, call).catch((error: unknown) => {
-      if (rows.length === 0) throw error;
-      return NOTHING;
-    });
-    memory.seek.learn(answer.rows, limit, performance.now());
-    for (const row of answer.rows) rows.push(row);
+    const limit = granted.lacking;
+    const { workerId, workerInstanceId, leaseMs } = request;
+    const call = { entries, limit, workerId, workerInstanceId, claimId: randomUUID(), leaseMs };
+    let answer: ClaimAnswer;
+    try {
+      answer = await claimSurely(context, call);
+    } catch (error) {
+      if (granted.claims.length === 0) throw error;
+      answer = NOTHING;
+    }
+    memory.seek.learn(answer.pages, limit, performance.now());
+    for (const page of answer.pages) granted.add(page);
     return answer;
   };
   const seeking = memory.seek.seekingEntries(routeIds, performance.now());
   if (seeking.length > 0) {
     const answer = await ask(seeking);
-    if (rows.length >= request.limit) return answer;
+    if (granted.lacking <= 0) return answer;
   }
   return ask(memory.seek.plainEntries(routeIds, performance.now()));
 }
@@ -136,9 +161,9 @@ async function claimRound(
  * Priority decides within a lane. Lanes take turns at being first, so that a busy one cannot starve the others. A
  * worker that found nothing last time claims from all at once: then fairness does not matter.
  */
-function laneRounds(routes: readonly KnownRoute[], memory: DemandMemory): KnownRoute[][] {
+function laneRounds(routes: KnownRoute[], memory: DemandMemory): KnownRoute[][] {
+  if (memory.foundNothing || routes.every((route) => route.lane === routes[0]!.lane)) return [routes];
   const lanes = [...new Set(routes.map((route) => route.lane))];
-  if (lanes.length <= 1 || memory.foundNothing) return [[...routes]];
   memory.turn = (memory.turn + 1) % lanes.length;
   const first = lanes[memory.turn];
   return [routes.filter((route) => route.lane === first), routes.filter((route) => route.lane !== first)];
@@ -150,6 +175,7 @@ function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory 
   if (known !== undefined) return known;
   if (context.demands.size >= MAX_DEMANDS) context.demands.clear();
   const memory: DemandMemory = {
+    demand: demandOf(request),
     seek: new SeekPositions(),
     turn: 0,
     foundNothing: true,
@@ -157,30 +183,4 @@ function memoryFor(context: EngineContext, request: ClaimRequest): DemandMemory 
   };
   context.demands.set(key, memory);
   return memory;
-}
-
-function toClaims(context: EngineContext, rows: readonly ClaimRow[], { leaseMs }: ClaimRequest): Claim[] {
-  return rows.map((row) => {
-    const { kind, lane } = context.routes.get(row.routeId)!;
-    return {
-      executionId: formatExecutionId(row.partition, row.uuid),
-      attemptIndex: row.attemptIndex,
-      leaseEpoch: row.leaseEpoch,
-      leaseId: leaseIdOf(row.uuid, row.leaseEpoch),
-      kind,
-      lane,
-      namespace: row.namespace,
-      priority: row.priority,
-      tags: row.tags,
-      payload: row.payload,
-      retryCount: row.retryCount,
-      resumed: row.resumed,
-      reclaimed: row.reclaimed,
-      createdAtMs: row.createdAtMs,
-      generation: row.generation,
-      // A flow and its members have one partition.
-      flowId: row.flowUuid === null ? null : formatExecutionId(row.partition, row.flowUuid),
-      leaseMs,
-    };
-  });
 }

@@ -2,7 +2,14 @@
  * Calls the SQL of claims, and finds the leases of claims whose answer was lost. Nothing is decided here.
  */
 import type { Claim } from '../../../contract/protocol.ts';
-import { columns, columnsOf, inSchema, withColumns, type RowOf } from '../../database/columns.ts';
+import {
+  columns,
+  columnsOf,
+  inSchema,
+  textInSchema,
+  withColumns,
+  type RowOf,
+} from '../../database/columns.ts';
 import { onlyRow, run, type Database } from '../../database/database.ts';
 import { readUncompiled } from '../../database/uncompiled.ts';
 import {
@@ -24,7 +31,7 @@ export interface ClaimCall {
 }
 
 /** A granted lease: the claim, except for what comes from its route and its caller, and its place in the queue. */
-export interface ClaimRow extends Pick<
+interface ClaimRow extends Pick<
   Claim,
   | 'attemptIndex'
   | 'leaseEpoch'
@@ -33,7 +40,6 @@ export interface ClaimRow extends Pick<
   | 'tags'
   | 'payload'
   | 'retryCount'
-  | 'resumed'
   | 'reclaimed'
   | 'createdAtMs'
   | 'generation'
@@ -43,19 +49,21 @@ export interface ClaimRow extends Pick<
   flowUuid: string | null;
   routeId: number;
   seq: number;
+  /** `attempt_interrupted`: it was paused and continues. */
+  attemptState: string;
   /** The time limit of its attempt. */
   attemptLimitMs: number | null;
 }
 
 /** Parallel arrays: one text for all claims of a page costs a fraction of a row for each. Null where no claim has it. */
-type ClaimPage = {
-  [Key in Exclude<keyof ClaimRow, 'resumed' | 'reclaimed' | 'attemptLimitMs' | 'flowUuid'>]: ClaimRow[Key][];
-} & { [Key in 'reclaimed' | 'attemptLimitMs' | 'flowUuid']: ClaimRow[Key][] | null } & {
-  attemptState: string[];
-};
+export type ClaimPage = {
+  [Key in Exclude<keyof ClaimRow, SometimesKnown>]: ClaimRow[Key][];
+} & { [Key in SometimesKnown]: ClaimRow[Key][] | null };
+
+type SometimesKnown = 'reclaimed' | 'attemptLimitMs' | 'flowUuid';
 
 export interface ClaimAnswer {
-  rows: ClaimRow[];
+  pages: ClaimPage[];
   nextDueInMs: number | null;
   routeHigh: number;
   /** Ready but locked, and no hint will follow when they are unlocked. */
@@ -64,11 +72,18 @@ export interface ClaimAnswer {
 
 const ANSWERED = withColumns(
   columns<{ pages: ClaimPage[] }>({ pages: 'array_to_json(pages)' }),
-  columnsOf<Omit<ClaimAnswer, 'rows' | 'routeHigh'> & { routeHigh: number | null }>()(
+  columnsOf<Omit<ClaimAnswer, 'pages' | 'routeHigh'> & { routeHigh: number | null }>()(
     'nextDueInMs',
     'routeHigh',
     'passedBy',
   ),
+);
+
+const CLAIM = textInSchema(
+  (
+    prefix,
+  ) => `SELECT ${ANSWERED.list} FROM ${prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6,
+      $7::uuid, $8)`,
 );
 
 /** A claim whose answer was lost may have been granted leases; sending it again would take more instead of those. */
@@ -76,8 +91,7 @@ export async function claimExecutions(database: Database, call: ClaimCall): Prom
   const answer = await run(database, {
     doing: 'claiming executions',
     columns: ANSWERED,
-    text: `SELECT ${ANSWERED.list} FROM ${database.prefix}ff_claim($1::integer[], $2::integer[], $3::bigint[], $4, $5, $6,
-      $7::uuid, $8)`,
+    text: CLAIM(database),
     params: claimParams(call),
     repeatable: 'no',
   });
@@ -91,6 +105,12 @@ export interface CompletedAndClaimed {
 }
 
 const BOTH = withColumns(COMPLETED, ANSWERED);
+const COMPLETE_AND_CLAIM = textInSchema(
+  (
+    prefix,
+  ) => `SELECT ${BOTH.list} FROM ${prefix}ff_complete_and_claim(${COMPLETE_ARGUMENTS}, $6::integer[], $7::integer[],
+      $8::bigint[], $9, $10, $11, $12::uuid, $13)`,
+);
 
 /** Both in one transaction: completions that are ready to be sent, and the claim for what comes after them. */
 export async function completeAndClaim(
@@ -101,8 +121,7 @@ export async function completeAndClaim(
   const answer = await run(database, {
     doing: 'completing and claiming executions',
     columns: BOTH,
-    text: `SELECT ${BOTH.list} FROM ${database.prefix}ff_complete_and_claim(${COMPLETE_ARGUMENTS}, $6::integer[], $7::integer[],
-      $8::bigint[], $9, $10, $11, $12::uuid, $13)`,
+    text: COMPLETE_AND_CLAIM(database),
     params: [...completeParams(rows), ...claimParams(call)],
     repeatable: 'no',
   });
@@ -124,30 +143,7 @@ function claimParams(call: ClaimCall): unknown[] {
 }
 
 function toAnswer({ pages, nextDueInMs, routeHigh, passedBy }: RowOf<typeof ANSWERED>): ClaimAnswer {
-  return { rows: pages.flatMap(rowsOf), nextDueInMs, routeHigh: routeHigh ?? 0, passedBy };
-}
-
-/** Key by key: objects made in one place have one shape, and everything that reads them is several times faster. */
-function rowsOf(page: ClaimPage): ClaimRow[] {
-  return page.uuid.map((uuid, index) => ({
-    uuid,
-    partition: page.partition[index]!,
-    flowUuid: page.flowUuid === null ? null : page.flowUuid[index]!,
-    routeId: page.routeId[index]!,
-    seq: page.seq[index]!,
-    attemptLimitMs: page.attemptLimitMs === null ? null : page.attemptLimitMs[index]!,
-    attemptIndex: page.attemptIndex[index]!,
-    leaseEpoch: page.leaseEpoch[index]!,
-    namespace: page.namespace[index]!,
-    priority: page.priority[index]!,
-    tags: page.tags[index]!,
-    payload: page.payload[index]!,
-    retryCount: page.retryCount[index]!,
-    resumed: page.attemptState[index] === 'attempt_interrupted',
-    reclaimed: page.reclaimed === null ? false : page.reclaimed[index]!,
-    createdAtMs: page.createdAtMs[index]!,
-    generation: page.generation[index]!,
-  }));
+  return { pages, nextDueInMs, routeHigh: routeHigh ?? 0, passedBy };
 }
 
 const RECOVERED = withColumns(
@@ -165,13 +161,40 @@ const RECOVERED = withColumns(
     'tags',
     'payload',
     'retryCount',
-    'resumed',
+    'attemptState',
     'reclaimed',
     'createdAtMs',
     'generation',
     'claimId',
   ),
 );
+
+export type RecoveredClaim = RowOf<typeof RECOVERED>;
+
+/** Recovered claims in the form in which others arrive. */
+export function pageOf(rows: readonly RecoveredClaim[]): ClaimPage {
+  const column = <Key extends keyof RecoveredClaim>(key: Key): RecoveredClaim[Key][] =>
+    rows.map((row) => row[key]);
+  return {
+    uuid: column('uuid'),
+    partition: column('partition'),
+    flowUuid: column('flowUuid'),
+    routeId: column('routeId'),
+    seq: column('seq'),
+    attemptState: column('attemptState'),
+    attemptLimitMs: column('attemptLimitMs'),
+    attemptIndex: column('attemptIndex'),
+    leaseEpoch: column('leaseEpoch'),
+    namespace: column('namespace'),
+    priority: column('priority'),
+    tags: column('tags'),
+    payload: column('payload'),
+    retryCount: column('retryCount'),
+    reclaimed: column('reclaimed'),
+    createdAtMs: column('createdAtMs'),
+    generation: column('generation'),
+  };
+}
 
 /**
  * The leases that these claim calls were granted and still have, without those already known. Scans all claims, but
@@ -182,7 +205,7 @@ export function readClaims(
   claimIds: readonly string[],
   knownLeaseIds: readonly string[],
   limit: number,
-): Promise<RowOf<typeof RECOVERED>[]> {
+): Promise<RecoveredClaim[]> {
   return readUncompiled(database, {
     doing: 'finding the leases of an unanswered claim',
     columns: RECOVERED,
@@ -192,7 +215,7 @@ export function readClaims(
          SELECT e.execution_id, e.partition_key, e.route_id, e.namespace, e.attempt_index, e.lease_epoch,
            g.claim_id, coalesce(e.lease_tags, e.tags) AS tags, e.priority, 0 AS seq, e.retry_count,
            e.created_at_ms, e.generation, e.attempt_limit_ms, e.flow_id,
-           e.attempt_paused AS resumed,
+           CASE WHEN e.attempt_paused THEN 'attempt_interrupted' ELSE 'running_attempt' END AS attempt_state,
            coalesce((SELECT h.outcome = 'interrupted' FROM s.ff_attempt_history h WHERE h.execution_id = e.execution_id
              AND h.partition_key = e.partition_key AND h.attempt_index = e.attempt_index - 1), false) AS reclaimed,
            CASE WHEN e.flow_id IS NULL THEN e.payload ELSE s.ff_input(e.execution_id, e.payload) END AS payload

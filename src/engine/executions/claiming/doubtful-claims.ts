@@ -4,19 +4,20 @@
  * connection is remembered, and later claims first look for its leases.
  */
 import { isEngineError, isPassingTrouble } from '../../../contract/errors.ts';
-import type { ClaimRequest } from '../../../contract/protocol.ts';
+import type { ClaimRequest, CompleteOutcome } from '../../../contract/protocol.ts';
 import { leaseIdOf } from '../../../model/lease-id.ts';
-import { renewLeases } from '../executions.sql.ts';
+import { renewLeases, type CompleteRow } from '../executions.sql.ts';
 import {
   claimExecutions,
   completeAndClaim,
   readClaims,
   type ClaimAnswer,
   type ClaimCall,
-  type ClaimRow,
   type CompletedAndClaimed,
+  type RecoveredClaim,
 } from './claims.sql.ts';
 import { completed } from '../endings.ts';
+import type { Lent } from '../../kit/batch.ts';
 import type { EngineContext } from '../../kit/context.ts';
 
 export interface DoubtfulClaim {
@@ -52,9 +53,17 @@ export async function claimSurely(context: EngineContext, call: ClaimCall): Prom
  * A worker that has finished something asks for more at once: its completion shares the statement of the claim. When
  * that fails, or a row is held by somebody else, each is sent on its own, except a claim that may have happened.
  */
-async function claimTakingAlong(context: EngineContext, call: ClaimCall): Promise<ClaimAnswer> {
+function claimTakingAlong(context: EngineContext, call: ClaimCall): Promise<ClaimAnswer> {
   const along = context.completions?.lend(MAX_ALONG);
   if (along === undefined) return claimExecutions(context.database, call);
+  return claimWith(along, context, call);
+}
+
+async function claimWith(
+  along: Lent<CompleteRow, CompleteOutcome>,
+  context: EngineContext,
+  call: ClaimCall,
+): Promise<ClaimAnswer> {
   let both: CompletedAndClaimed;
   try {
     both = await completeAndClaim(context.database, along.items, call);
@@ -69,7 +78,10 @@ async function claimTakingAlong(context: EngineContext, call: ClaimCall): Promis
 }
 
 /** What this worker's unanswered claims were granted. The leases are renewed, so that they count from now. */
-export async function recoverClaims(context: EngineContext, request: ClaimRequest): Promise<ClaimRow[]> {
+export async function recoverClaims(
+  context: EngineContext,
+  request: ClaimRequest,
+): Promise<RecoveredClaim[]> {
   const mine = takeDoubtful(context, request.workerInstanceId);
   if (mine.length === 0) return [];
   let open = mine;
@@ -106,14 +118,15 @@ function takeDoubtful(context: EngineContext, workerInstanceId: string): Doubtfu
 }
 
 /** Those that another transaction has locked are found again by the next claim. */
-async function renewFound<Row extends ClaimRow>(
+async function renewFound(
   context: EngineContext,
-  rows: Row[],
+  rows: RecoveredClaim[],
   leaseMs: number,
-): Promise<{ alive: Row[]; held: Row[] }> {
+): Promise<{ alive: RecoveredClaim[]; held: RecoveredClaim[] }> {
   await context.routes.refresh();
   const answers = await renewLeases(context.database, rows, leaseMs);
   const outcomes = new Map(answers.map((row) => [row.uuid, row.outcome]));
-  const those = (outcome: string): Row[] => rows.filter((row) => outcomes.get(row.uuid) === outcome);
+  const those = (outcome: string): RecoveredClaim[] =>
+    rows.filter((row) => outcomes.get(row.uuid) === outcome);
   return { alive: those('renewed'), held: those('held') };
 }

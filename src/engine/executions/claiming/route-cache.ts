@@ -47,12 +47,13 @@ export class RouteCache {
   }
 
   async refreshIfOld(): Promise<void> {
-    if (this.#isOld()) await this.refresh();
+    if (this.isOld()) await this.refresh();
     // The awaited read may have begun before the last `forget`.
-    if (this.#isOld()) await this.refresh();
+    if (this.isOld()) await this.refresh();
   }
 
-  #isOld(): boolean {
+  /** Whether lanes may have changed since the routes were read. */
+  isOld(): boolean {
     return performance.now() - this.#readAt >= MAX_AGE_MS;
   }
 

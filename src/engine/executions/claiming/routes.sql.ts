@@ -6,7 +6,7 @@ import { LIMITS } from '../../../contract/limits.ts';
 import type { Route } from '../../../model/routes.ts';
 import { columnsOf, withColumns, type RowOf } from '../../database/columns.ts';
 import { run, type Database } from '../../database/database.ts';
-import { routesJson, type InternedRoute, type SubmitRoute } from '../executions.sql.ts';
+import { routesJson, type InternedRoute, type SubmitRoute } from '../submitting/submits.sql.ts';
 
 /** A route, and whether its lane is paused. */
 const ROUTE = withColumns(

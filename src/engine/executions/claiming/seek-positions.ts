@@ -3,7 +3,8 @@
  * of an old snapshot. Only an optimisation: positions trail by a moment, because rows become visible slightly out of
  * order, and a plain claim runs regularly and whenever a claim returned fewer rows than requested.
  */
-import type { ClaimCall, ClaimRow } from './claims.sql.ts';
+import type { ClaimCall, ClaimPage } from './claims.sql.ts';
+import type { RouteDemand } from '../../../model/routes.ts';
 import type { HandOn } from './hand-on.ts';
 
 /** How far positions trail: rows with a lower number commit within this time, or are found by a plain claim. */
@@ -12,7 +13,14 @@ const PLAIN_EVERY_MS = 1_000;
 /** Queues (route and priority) remembered; beyond that, claims are plain. */
 const MAX_QUEUES = 1_000;
 
-interface Mark {
+/** A row of a queue, which is a route and a priority. */
+interface Place {
+  routeId: number;
+  rank: number;
+  seq: number;
+}
+
+interface Mark extends Omit<Place, 'seq'> {
   /** Rows up to this number may be skipped. */
   settledSeq: number;
   recent: { seq: number; atMs: number }[];
@@ -20,6 +28,8 @@ interface Mark {
 
 /** What a process remembers about one worker's demand between claims. */
 export interface DemandMemory {
+  /** The same in the form routes are matched with. */
+  demand: RouteDemand;
   seek: SeekPositions;
   /** Which lane is claimed from first. */
   turn: number;
@@ -48,8 +58,8 @@ export class SeekPositions {
 
   #entriesFor(routeIds: ReadonlySet<number>, nowMs: number): ClaimCall['entries'] {
     const entries: ClaimCall['entries'] = [];
-    for (const [key, mark] of this.#marks) {
-      const [routeId, rank] = key.split(':').map(Number) as [number, number];
+    for (const mark of this.#marks.values()) {
+      const { routeId, rank } = mark;
       if (!routeIds.has(routeId)) continue;
       settle(mark, nowMs);
       entries.push({ routeId, rank, afterSeq: mark.settledSeq });
@@ -58,10 +68,16 @@ export class SeekPositions {
   }
 
   /** Learns from what a claim returned; fewer rows than requested make the next claim a plain one. */
-  learn(rows: readonly ClaimRow[], asked: number, nowMs: number): void {
-    this.#short = rows.length < asked;
-    for (const [key, seq] of highestPerQueue(rows)) {
-      const mark = this.#marks.get(key) ?? { settledSeq: 0, recent: [] };
+  learn(pages: readonly ClaimPage[], asked: number, nowMs: number): void {
+    let found = 0;
+    const highest = new Map<string, Place>();
+    for (const page of pages) {
+      found += page.uuid.length;
+      noteHighest(page, highest);
+    }
+    this.#short = found < asked;
+    for (const [key, { routeId, rank, seq }] of highest) {
+      const mark = this.#marks.get(key) ?? { routeId, rank, settledSeq: 0, recent: [] };
       mark.recent.push({ seq, atMs: nowMs });
       this.#marks.set(key, mark);
     }
@@ -76,16 +92,16 @@ function settle(mark: Mark, nowMs: number): void {
   }
 }
 
-function highestPerQueue(rows: readonly ClaimRow[]): Map<string, number> {
-  const highest = new Map<string, number>();
-  // Neighbours mostly come from one queue.
-  let [routeId, priority, key] = [-1, 0, ''];
-  for (const row of rows) {
-    if (row.routeId !== routeId || row.priority !== priority) {
-      [routeId, priority] = [row.routeId, row.priority];
-      key = `${routeId}:${-priority}`;
-    }
-    highest.set(key, Math.max(row.seq, highest.get(key) ?? 0));
+/** Per queue. Neighbours mostly come from one. */
+function noteHighest({ routeId, priority, seq }: ClaimPage, highest: Map<string, Place>): void {
+  let begin = 0;
+  for (let index = 1; index <= seq.length; index += 1) {
+    if (routeId[index] === routeId[begin] && priority[index] === priority[begin]) continue;
+    const place = { routeId: routeId[begin]!, rank: -priority[begin]!, seq: 0 };
+    for (let at = begin; at < index; at += 1) place.seq = Math.max(place.seq, seq[at]!);
+    const key = `${place.routeId}:${place.rank}`;
+    const known = highest.get(key);
+    if (known === undefined || known.seq < place.seq) highest.set(key, place);
+    begin = index;
   }
-  return highest;
 }

@@ -8,7 +8,7 @@ import { EngineError } from '../../../contract/errors.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { SubmitResult } from '../../../contract/executions.ts';
 import { spread } from '../../../model/retry.ts';
-import type { SubmitAnswer, SubmitCall } from '../executions.sql.ts';
+import type { SubmitAnswer, SubmitCall } from './submits.sql.ts';
 import { Batch, type BatchOptions } from '../../kit/batch.ts';
 import type { CheckedRequest } from './submit-call.ts';
 

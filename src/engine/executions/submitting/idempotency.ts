@@ -5,6 +5,7 @@
 import { createHash } from 'node:crypto';
 import type { SubmitRequest } from '../../../contract/executions.ts';
 import { TRACE_TAGS } from '../../../contract/trace-context.ts';
+import { msOf, type Duration } from '../../../contract/shape/duration.ts';
 import { refuse } from '../../../contract/shape/shape.ts';
 import type { Idempotency } from './submit-call.ts';
 
@@ -18,7 +19,7 @@ export function idempotencyOf(
   request: SubmitRequest,
   payload: string | null,
   field: string,
-  defaultWindowMs: number = DEFAULT_WINDOW_MS,
+  defaultWindow: Duration = DEFAULT_WINDOW_MS,
 ): Idempotency | null {
   const { idempotencyKey, executionId, kind, policy, tags } = request;
   if (idempotencyKey === undefined) return null;
@@ -34,7 +35,7 @@ export function idempotencyOf(
   return {
     key: idempotencyKey,
     bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex'),
-    windowMs: policy?.dedupWindowMs ?? defaultWindowMs,
+    windowMs: msOf(policy?.dedupWindow ?? defaultWindow),
   };
 }
 

@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { EngineError } from '../../../contract/errors.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { Database } from '../../database/database.ts';
-import type { SubmitCall, SubmitRoute } from '../executions.sql.ts';
+import type { SubmitCall, SubmitRoute } from './submits.sql.ts';
 import { internPolicies, internRoutes } from '../claiming/routes.sql.ts';
 import type { EngineContext } from '../../kit/context.ts';
 

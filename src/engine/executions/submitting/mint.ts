@@ -27,6 +27,6 @@ export function newMint(): () => ParsedExecutionId {
       randomUsed = 0;
     }
     randomUsed += RANDOM_BYTES;
-    return mintExecution(unixMs, randomPool.subarray(randomUsed - RANDOM_BYTES, randomUsed));
+    return mintExecution(unixMs, randomPool, randomUsed - RANDOM_BYTES);
   };
 }

@@ -4,6 +4,7 @@
  */
 import type { ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
 import { list, refusedAs, string, whole } from '../../../contract/shape/kinds.ts';
+import { duration, msOf, type Duration } from '../../../contract/shape/duration.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { shape, type Kind } from '../../../contract/shape/shape.ts';
 import { backoffKind, storedBackoff } from '../../../model/backoff.ts';
@@ -21,8 +22,7 @@ interface StoredPolicy {
   retention_ms?: number;
 }
 
-const delay = whole(0, LIMITS.delayMs);
-const duration = whole(1, LIMITS.delayMs);
+const limit = duration(LIMITS.delayMs, 1);
 
 /** Anything malformed is `invalid_policy`. */
 export const executionPolicy: Kind<ExecutionPolicy> = refusedAs(
@@ -34,11 +34,11 @@ export const executionPolicy: Kind<ExecutionPolicy> = refusedAs(
       retryableCategories: list(string(LIMITS.categoryBytes), LIMITS.retryableCategories).optional(),
     }).optional(),
     maxReclaims: whole(0, LIMITS.maxReclaims).optional(),
-    attemptTimeoutMs: duration.optional(),
-    deadlineMs: duration.optional(),
+    attemptTimeout: limit.optional(),
+    deadline: limit.optional(),
     maxReplays: whole(0, LIMITS.maxReplays).optional(),
-    dedupWindowMs: duration.optional(),
-    retentionMs: delay.optional(),
+    dedupWindow: limit.optional(),
+    retention: duration(LIMITS.delayMs).optional(),
   }),
 );
 
@@ -50,16 +50,21 @@ export function encodePolicy(policy: ExecutionPolicy, others: ExecutionPolicy = 
 function storedPolicy(policy: ExecutionPolicy): StoredPolicy {
   const timeouts = present({
     max_reclaim_count: policy.maxReclaims,
-    attempt_timeout_ms: policy.attemptTimeoutMs,
-    execution_deadline_ms: policy.deadlineMs,
+    attempt_timeout_ms: optionalMs(policy.attemptTimeout),
+    execution_deadline_ms: optionalMs(policy.deadline),
   });
   return present({
     retry_policy: policy.retry === undefined ? undefined : storedRetry(policy.retry),
     timeout_policy: Object.keys(timeouts).length === 0 ? undefined : timeouts,
     max_replay_count: policy.maxReplays,
-    dedup_window_ms: policy.dedupWindowMs,
-    retention_ms: policy.retentionMs,
+    dedup_window_ms: optionalMs(policy.dedupWindow),
+    retention_ms: optionalMs(policy.retention),
   });
+}
+
+/** Of a duration that was checked, or of none. */
+export function optionalMs(given: Duration | undefined): number | undefined {
+  return given === undefined ? undefined : msOf(given);
 }
 
 /** Undefined values are left out, not stored as null. */

@@ -2,24 +2,21 @@
  * Arranges a submit for the database: what many executions have in common is sent once, as routes and templates, and
  * each execution refers to its own.
  */
-import type { SubmitCall, SubmitRoute, SubmitRow, SubmitTemplate } from '../executions.sql.ts';
+import type { SubmitCall, SubmitRoute, SubmitRow, SubmitTemplate } from './submits.sql.ts';
 
 /** A valid request; `payload`, `policy` and `tags` are JSON strings. */
-export interface CheckedRequest {
-  uuid: string;
-  partition: number;
+export interface CheckedRequest extends SubmitRow {
   /** A minted id cannot have existed before: `duplicate` then means that an unanswered try had succeeded. */
   minted: boolean;
   namespace: string;
   priority: number;
-  delayMs: number;
   deadlineMs: number | undefined;
-  payload: string | null;
   policy: string;
   tags: string;
   lane: string;
   kind: string;
-  capabilities: string[];
+  /** The same list for all that need none. */
+  capabilities: readonly string[];
   idempotency: Idempotency | null;
 }
 
@@ -30,24 +27,50 @@ export interface Idempotency {
   windowMs: number;
 }
 
-export function toCall(entries: readonly CheckedRequest[]): SubmitCall {
+export function toCall(rows: readonly CheckedRequest[]): SubmitCall {
   const routes = new Numbered<SubmitRoute>();
   const templates = new Numbered<SubmitTemplate>();
-  const rows = entries.map((entry): SubmitRow => {
-    const { lane, kind, capabilities, namespace, priority, policy, tags } = entry;
-    const routeOrdinal = routes.number(`${lane}\n${kind}\n${capabilities.join()}`, () => ({
-      lane,
-      kind,
-      capabilities,
-    }));
-    const templateOrdinal = templates.number(
-      `${routeOrdinal}\n${priority}\n${namespace}\n${policy}\n${tags}`,
-      () => ({ routeOrdinal, namespace, priority, policy, tags }),
-    );
-    const { uuid, partition, delayMs, payload, idempotency } = entry;
-    return { uuid, partition, templateOrdinal, delayMs, payload, idempotency };
-  });
-  return { routes: routes.values, templates: templates.values, rows };
+  const templateOrdinals: number[] = [];
+  let before: CheckedRequest | undefined;
+  let ordinal = 0;
+  for (const entry of rows) {
+    // Most have the template of the one before them: no name of it is built to find that out.
+    if (before === undefined || !isLike(entry, before)) ordinal = numberOf(entry, routes, templates);
+    templateOrdinals.push(ordinal);
+    before = entry;
+  }
+  return { routes: routes.values, templates: templates.values, rows, templateOrdinals };
+}
+
+function isLike(a: CheckedRequest, b: CheckedRequest): boolean {
+  return (
+    a.kind === b.kind &&
+    a.lane === b.lane &&
+    a.capabilities === b.capabilities &&
+    a.namespace === b.namespace &&
+    a.priority === b.priority &&
+    a.policy === b.policy &&
+    a.tags === b.tags
+  );
+}
+
+function numberOf(
+  { lane, kind, capabilities, namespace, priority, policy, tags }: CheckedRequest,
+  routes: Numbered<SubmitRoute>,
+  templates: Numbered<SubmitTemplate>,
+): number {
+  const routeOrdinal = routes.number(`${lane}\n${kind}\n${capabilities.join()}`, () => ({
+    lane,
+    kind,
+    capabilities,
+  }));
+  return templates.number(`${routeOrdinal}\n${priority}\n${namespace}\n${policy}\n${tags}`, () => ({
+    routeOrdinal,
+    namespace,
+    priority,
+    policy,
+    tags,
+  }));
 }
 
 /** Distinct values in order of arrival, numbered from 1. */

@@ -4,67 +4,34 @@
  * made at the same time share a statement.
  */
 import { EngineError, isEngineError, isPassingTrouble } from '../../../contract/errors.ts';
-import {
-  formatExecutionId,
-  parseExecutionId,
-  partitionOfKey,
-  type ParsedExecutionId,
-} from '../../../contract/ids.ts';
-import { choice, func, list, parsed, string, whole } from '../../../contract/shape/kinds.ts';
-import { LIMITS } from '../../../contract/limits.ts';
+import { formatExecutionId } from '../../../contract/ids.ts';
+import { choice, func } from '../../../contract/shape/kinds.ts';
 import { refuse, shape } from '../../../contract/shape/shape.ts';
 import type { SubmitOptions, SubmitRequest, SubmitResult } from '../../../contract/executions.ts';
-import type { ExecutionPolicy } from '../../../contract/policy.ts';
 import type { LeaseRef } from '../../../contract/protocol.ts';
 import type { SpawnOutcome } from '../../../contract/steps.ts';
-import { isLockTimeout } from '../../database/database.ts';
+import { isLockTimeout, isUniqueViolation } from '../../database/database.ts';
+import type { LeaseKey } from '../executions.sql.ts';
 import {
   spawnExecutions,
   submitEach,
   submitExecutions,
   submitExecutionsInside,
-  type LeaseKey,
+  submitOne,
   type SpawnAnswer,
   type SubmitAnswer,
   type SubmitCall,
-} from '../executions.sql.ts';
+} from './submits.sql.ts';
 import { insideOf } from '../../database/inside.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { Batch } from '../../kit/batch.ts';
 import type { EngineContext } from '../../kit/context.ts';
-import {
-  capabilityList,
-  delayTime,
-  kindName,
-  laneName,
-  namespaceName,
-  tagMap,
-  tagsJson,
-} from '../../kit/kinds.ts';
+import { checkOne, checkRequests, type DefaultPolicy } from './check-request.ts';
 import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
-import { idempotencyOf } from './idempotency.ts';
 import { knowingRoutes } from './interning.ts';
-import { encodeJson } from '../../../model/json.ts';
-import { normaliseCapabilities } from '../../../model/capabilities.ts';
 import { mintFor, newMint } from './mint.ts';
-import { encodePolicy, executionPolicy } from './policy.ts';
 import { leaseKey, toRefusal } from '../../kit/answers.ts';
 import { toCall, type CheckedRequest } from './submit-call.ts';
-
-const submitRequest = shape<SubmitRequest>({
-  kind: kindName,
-  payload: parsed.optional(),
-  lane: laneName.optional(),
-  namespace: namespaceName.optional(),
-  priority: whole(0, LIMITS.priority).optional(),
-  capabilities: capabilityList.optional(),
-  tags: tagMap.optional(),
-  policy: executionPolicy.optional(),
-  delayMs: delayTime.optional(),
-  executionId: parsed.optional(),
-  idempotencyKey: string(LIMITS.idempotencyKeyBytes).optional(),
-});
-const submitRequests = list(parsed, LIMITS.submitBatch);
 
 const submitOptions = shape<SubmitOptions>({
   executor: func.optional(),
@@ -88,16 +55,10 @@ export interface Submits {
   settled(): Promise<void>;
 }
 
-/** The policy of requests without one: as given, and as stored. */
-export interface DefaultPolicy {
-  policy: ExecutionPolicy;
-  stored: string;
-}
-
 export function createSubmits(context: EngineContext, defaultPolicy: DefaultPolicy): Submits {
   const singles = new Batch<CheckedRequest, SubmitResult>({
     ...BATCH,
-    run: (entries) => submit(context, entries, {}),
+    run: (entries) => submitUnnamed(context, entries),
   });
   const named = new HeldSubmits({
     together: { ...BATCH, run: (entries) => submitNamed(context, entries) },
@@ -114,7 +75,7 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
   return {
     async one(request, options) {
       submitOptions.check(options, 'options');
-      const entry = checkRequest(request, 'request', newMint(), defaultPolicy);
+      const entry = checkOne(request, defaultPolicy);
       const isNamed = !entry.minted || entry.idempotency !== null;
       if (options.executor === undefined) return (isNamed ? named : singles).add(entry);
       return (await submit(context, [entry], options))[0]!;
@@ -134,19 +95,6 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
       await Promise.all([singles.settled(), named.settled(), spawns.settled()]);
     },
   };
-}
-
-function checkRequests(
-  requests: readonly SubmitRequest[],
-  defaultPolicy: DefaultPolicy,
-  mint: () => ParsedExecutionId,
-): CheckedRequest[] {
-  submitRequests.check(requests, 'requests');
-  const entries = Array.from(requests, (request, index) =>
-    checkRequest(request, `requests[${index}]`, mint, defaultPolicy),
-  );
-  checkBytes(entries);
-  return entries;
 }
 
 /** A child is identified by its id, and lives where its parent does: its end and the parent's timer are one commit. */
@@ -199,7 +147,7 @@ async function spawn(
   entries: readonly CheckedRequest[],
 ): Promise<SpawnOutcome> {
   const first = firstOfEach(entries);
-  const sent = [...first.values()];
+  const sent = first === undefined ? entries : [...first.values()];
   const answers = await knowingRoutes(context, toCall(sent), (call) =>
     spawnExecutions(context.database, parent, call),
   );
@@ -220,6 +168,20 @@ async function submit(
   const own = await insideOf(executor);
   const inside = (call: SubmitCall) => submitExecutionsInside(database, own, call, hint);
   return (await send(context, entries, inside, 'inside')) as SubmitResult[];
+}
+
+/** Under new ids. If the answer of an earlier try was lost, one may exist; the statement for several then says so. */
+async function submitUnnamed(
+  context: EngineContext,
+  entries: readonly CheckedRequest[],
+): Promise<SubmitResult[]> {
+  if (entries.length > 1) return submit(context, entries, {});
+  const alone = (call: SubmitCall) =>
+    submitOne(context.database, call).catch((error: unknown) => {
+      if (!isUniqueViolation(error)) throw error;
+      return submitExecutions(context.database, call);
+    });
+  return (await send(context, entries, alone)) as SubmitResult[];
 }
 
 /** A long transaction may be using a key or an id; which of them is held only shows when each is tried on its own. */
@@ -249,7 +211,7 @@ async function send(
   where: 'inside' | 'alone' = 'alone',
 ): Promise<(SubmitResult | Held)[]> {
   const first = firstOfEach(entries);
-  const sent = [...first.values()];
+  const sent = first === undefined ? entries : [...first.values()];
   try {
     const answers = await knowingRoutes(context, toCall(sent), statement, where);
     // Inside a caller's transaction the statement itself sends the hint, which goes out with the commit.
@@ -265,8 +227,12 @@ function identityOf({ idempotency, namespace, uuid }: CheckedRequest): string {
   return idempotency === null ? uuid : JSON.stringify([namespace, idempotency.key]);
 }
 
-/** Within one call the first request with an id or a key wins, as it would across two calls. */
-function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedRequest> {
+/**
+ * Within one call the first request with an id or a key wins, as it would across two calls. Undefined when no two can be
+ * the same, because all ids were minted for this call.
+ */
+function firstOfEach(entries: readonly CheckedRequest[]): Map<string, CheckedRequest> | undefined {
+  if (entries.every((entry) => entry.minted && entry.idempotency === null)) return undefined;
   const first = new Map<string, CheckedRequest>();
   entries.forEach((entry, index) => {
     const known = first.get(identityOf(entry));
@@ -302,81 +268,43 @@ function withField(
   return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(index, 0)}]`, error);
 }
 
-function checkRequest(
-  request: SubmitRequest,
-  field: string,
-  mint: () => ParsedExecutionId,
-  defaultPolicy: DefaultPolicy,
-): CheckedRequest {
-  submitRequest.check(request, field);
-  const { namespace = 'default', policy, executionId } = request;
-  const minted = executionId === undefined;
-  const id = minted ? mint() : parseExecutionId(executionId, `${field}.executionId`);
-  const checked = {
-    uuid: id.uuid,
-    partition: id.partition,
-    minted,
-    namespace,
-    priority: request.priority ?? 0,
-    delayMs: request.delayMs ?? 0,
-    payload: encodeJson(request.payload, `${field}.payload`),
-    policy: policy === undefined ? defaultPolicy.stored : encodePolicy(policy, defaultPolicy.policy),
-    tags: request.tags === undefined ? '{}' : tagsJson(request.tags, `${field}.tags`),
-    lane: request.lane ?? 'default',
-    kind: request.kind,
-    capabilities: request.capabilities === undefined ? [] : normaliseCapabilities(request.capabilities),
-    deadlineMs: policy?.deadlineMs ?? defaultPolicy.policy.deadlineMs,
-    idempotency: null,
-  };
-  const idempotency = idempotencyOf(request, checked.payload, field, defaultPolicy.policy.dedupWindowMs);
-  if (idempotency === null) return checked;
-  return { ...checked, idempotency, partition: partitionOfKey(namespace, idempotency.key) };
-}
-
-function checkBytes(entries: readonly CheckedRequest[]): void {
-  const bytes = entries.reduce((sum, entry) => sum + Buffer.byteLength(entry.payload ?? ''), 0);
-  if (bytes <= LIMITS.submitBytes) return;
-  throw new EngineError(
-    'payload_too_large',
-    `The payloads of one submit call have ${bytes} bytes in total; the limit is ${LIMITS.submitBytes}. Split the call.`,
-    { field: 'requests' },
-  );
-}
-
 /** The database sets a timer for each deadline, but does not return it. */
-function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): Answer[] {
+function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): readonly Answer[] {
+  if (sent.every(({ deadlineMs }) => deadlineMs === undefined)) return answers;
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
   return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted' as const, deadlineInMs: ms }))];
 }
 
+type Submitted = Pick<SpawnAnswer, 'uuid' | 'outcome'> & Partial<Pick<SubmitAnswer, 'existingId'>>;
+
 function toResults(
   entries: readonly CheckedRequest[],
-  first: ReadonlyMap<string, CheckedRequest>,
-  answers: readonly (Pick<SpawnAnswer, 'uuid' | 'outcome'> & Partial<Pick<SubmitAnswer, 'existingId'>>)[],
+  first: ReadonlyMap<string, CheckedRequest> | undefined,
+  answers: readonly Submitted[],
 ): (SubmitResult | Held)[] {
-  const byId = new Map(answers.map((answer) => [answer.uuid, answer]));
-  return entries.map((entry) => {
-    const leader = first.get(identityOf(entry))!;
-    const answer = byId.get(leader.uuid);
-    if (answer?.outcome === 'held') return 'held';
-    const existing = answer?.existingId ?? null;
-    const repeated = leader !== entry || answer?.outcome !== 'submitted';
-    // A minted id cannot have existed before: an unanswered try of this very call had succeeded.
-    const unanswered = entry.minted && leader === entry && existing === null;
-    return {
-      executionId: formatExecutionId(leader.partition, existing ?? leader.uuid),
-      outcome: repeated && !unanswered ? 'duplicate' : 'submitted',
-    };
+  let byId: Map<string, Submitted> | undefined;
+  return entries.map((entry, index) => {
+    const leader = first === undefined ? entry : first.get(identityOf(entry))!;
+    // They mostly come back as they were sent.
+    const beside = answers[index];
+    if (beside?.uuid === leader.uuid) return toResult(entry, leader, beside);
+    byId ??= new Map(answers.map((answer) => [answer.uuid, answer]));
+    return toResult(entry, leader, byId.get(leader.uuid));
   });
 }
 
-/** A member of a flow, whose partition and namespace come from the flow. */
-export function checkMemberRequest(
-  request: Omit<SubmitRequest, 'kind'> & { kind?: string },
-  field: string,
-  namespace: string,
-  mint: () => ParsedExecutionId,
-  defaultPolicy: DefaultPolicy,
-): CheckedRequest {
-  return checkRequest({ ...request, namespace } as SubmitRequest, field, mint, defaultPolicy);
+function toResult(
+  entry: CheckedRequest,
+  leader: CheckedRequest,
+  answer: Submitted | undefined,
+): SubmitResult | Held {
+  if (answer?.outcome === 'held') return 'held';
+  const existing = answer?.existingId ?? null;
+  const repeated = leader !== entry || answer?.outcome !== 'submitted';
+  // A minted id cannot have existed before: an unanswered try of this very call had succeeded.
+  const unanswered = entry.minted && leader === entry && existing === null;
+  return {
+    executionId: formatExecutionId(leader.partition, existing ?? leader.uuid),
+    outcome: repeated && !unanswered ? 'duplicate' : 'submitted',
+  };
 }

@@ -4,7 +4,7 @@
  */
 
 const PASSWORD_IN_AUTHORITY = /(\b[a-z][a-z0-9+.-]*:\/\/[^:@/\s]*):\S*@/gi;
-const PASSWORD_IN_QUERY = /([?&](?:password|sslpassword)=)[^&\s]*/gi;
+const PASSWORD_SETTING = /((?:^|[?&;\s])(?:password|sslpassword)=)[^&;\s]*/gi;
 /** Also a token that was cut or mistyped: the rest could be guessed. */
 const TOKEN = /ffw\d+_\w+/gi;
 const TOKEN_IN_QUERY = /([?&]ff_token=)[^&\s]*/gi;
@@ -12,7 +12,7 @@ const TOKEN_IN_QUERY = /([?&]ff_token=)[^&\s]*/gi;
 export function withoutSecrets(text: string): string {
   return text
     .replaceAll(PASSWORD_IN_AUTHORITY, '$1:***@')
-    .replaceAll(PASSWORD_IN_QUERY, '$1***')
+    .replaceAll(PASSWORD_SETTING, '$1***')
     .replaceAll(TOKEN_IN_QUERY, '$1***')
     .replaceAll(TOKEN, 'ffw***');
 }
