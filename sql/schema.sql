@@ -752,6 +752,13 @@ CREATE TABLE ff_migration (
   CONSTRAINT ff_migration_pkey PRIMARY KEY (version)
 );
 
+CREATE TABLE ff_payload (
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  payload jsonb NOT NULL,
+  CONSTRAINT ff_payload_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
+);
+
 CREATE TABLE ff_pending_cancel_groups (
   partition_key smallint NOT NULL,
   flow_id uuid NOT NULL,
@@ -1255,7 +1262,7 @@ CREATE TABLE ff_worker (
 -- function ff_claim_one(p_route integer, p_rank integer, p_after bigint, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 edcb7e2ef5d603b7888ed0ca57a87ec2
+--   md5 e79dd7906ae3331ba2e4fcf46d629d4a
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1465,7 +1472,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 644c31d58f61dcaf5cfe290b5f7e2071
+--   md5 9c150373c8d5dc7ed2ad177b7815ad8a
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1520,7 +1527,7 @@ CREATE TABLE ff_worker (
 -- function ff_grant_leases(c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 a08b8481992cdadb5021b2d8564e33ca
+--   md5 6e4e1c334f3872ed53f3322cb2b1eada
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -1586,6 +1593,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 a821fda210062269d373320e4332e731
+
+-- function ff_is_large(p_payload jsonb)
+--   returns boolean
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 cb489ec6177f628f85a0b20dea2c78ee
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
@@ -1797,6 +1809,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 92dddb8babbb283d5600b44931443187
 
+-- function ff_payload_of(p_payload jsonb, p_id uuid)
+--   returns jsonb
+--   sql STABLE PARALLEL SAFE COST 100
+--   md5 3e1d22dfe4531caba6272135c0d1a6d5
+
 -- function ff_policy_of(p_policy jsonb, p_policy_id integer)
 --   returns jsonb
 --   sql STABLE PARALLEL SAFE COST 100
@@ -1935,7 +1952,7 @@ CREATE TABLE ff_worker (
 -- function ff_require_room(p_downs uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 1e9045470ea8788f73be7fdefc83f90a
+--   md5 2c99fc8abd7592f3f6e3392c8b907fa4
 
 -- function ff_require_transaction(p_transaction text)
 --   returns void
@@ -2100,7 +2117,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 64b4958c941b31a1127422f0640994f1
+--   md5 f6a41a8ce9583e802e185a4b6a7e9af6
 
 -- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
@@ -2115,7 +2132,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit_one(p_lane text, p_kind text, p_capabilities text[], p_namespace text, p_priority integer, p_policy jsonb, p_tags jsonb, p_id uuid, p_partition smallint, p_delay bigint, p_payload jsonb)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2118eb3e4b374aa622ae4a39921be47f
+--   md5 2f0e56b2aea087ad04f17c59109d0e0d
 
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)

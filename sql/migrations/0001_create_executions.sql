@@ -196,12 +196,26 @@ CREATE TABLE ff_execution (
   tags              jsonb NOT NULL DEFAULT '{}',
   -- The tags its lease began with, if they have changed since: its events keep them.
   lease_tags        jsonb,
+  -- NULL if it is large: see ff_payload.
   payload           jsonb,
   -- A uuid names one execution in all partitions: sets of rows are written by uuid alone.
   PRIMARY KEY (execution_id) INCLUDE (partition_key),
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(
     lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- Payloads that would cost more in the row of their execution, which every transition copies and whose pages are mostly
+-- empty. Written once, with the execution.
+CREATE TABLE ff_payload (
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  payload       jsonb NOT NULL,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
+);
+
+-- The payload of an execution, from the column of its row.
+CREATE FUNCTION ff_payload_of(p_payload jsonb, p_id uuid) RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(p_payload, (SELECT payload FROM ff_payload WHERE execution_id = p_id));
 
 -- For lists and rates. Only the time: executions submitted together share it, and their entries are kept as one.
 CREATE INDEX ff_execution_created ON ff_execution (created_at_ms);

@@ -28,7 +28,7 @@ SELECT
   o.ended_at_ms AS terminal_at_ms,
   e.deadline_at_ms,
   CASE WHEN e.eligibility_state = 'not_eligible_until_time' THEN e.eligible_at_ms END AS delay_until_ms,
-  convert_to(e.payload::text, 'UTF8') AS payload,
+  convert_to(nullif(ff_payload_of(e.payload, e.execution_id), 'null')::text, 'UTF8') AS payload,
   convert_to(o.result::text, 'UTF8') AS result,
   ff_policy_of(e.policy, e.policy_id) AS policy,
   e.reclaim_count AS lease_reclaim_count,

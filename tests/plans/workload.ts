@@ -62,7 +62,12 @@ export interface Batch {
   /** Each has a key made from this, which expires at once. */
   keys?: string;
   policy?: object;
+  /** Default: a small one, for every other a large one. */
+  payload?: string;
 }
+
+/** Kept beside the row of its execution. */
+export const LARGE_PAYLOAD = JSON.stringify({ work: 'x'.repeat(400) });
 
 const PRIORITIES = [0, 1, 2];
 
@@ -83,7 +88,7 @@ export function submitCall(batch: Batch): SubmitCall {
     partition: PARTITION,
     // Spread, as due times are: an index over few distinct ones would hide a bad lookup.
     delayMs: batch.delayMs === undefined ? 0 : batch.delayMs + index * (batch.delayStepMs ?? 0),
-    payload: '{"work": 1}',
+    payload: batch.payload ?? (index % 2 === 0 ? '{"work": 1}' : LARGE_PAYLOAD),
     idempotency:
       batch.keys === undefined ? null : { key: `${batch.keys}-${index}`, bodyHash: '00', windowMs: -1 },
   }));

@@ -37,6 +37,11 @@ BEGIN
   RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END;
 END $$;
 
+-- Whether a payload is kept beside the row of its execution. Up to about this size, a row and an index entry of its own
+-- cost more than the space it takes in a page that is mostly empty.
+CREATE OR REPLACE FUNCTION ff_is_large(p_payload jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN pg_column_size(p_payload) > 256;
+
 -- Takes idempotency keys for executions about to be submitted, in one order for all callers. Returns which execution
 -- holds each key now: the one submitted, or an earlier one. A rival that has not committed is waited for. A key that
 -- has expired and whose execution has ended or is gone is taken over. One key for two different bodies is an error, and
@@ -186,7 +191,8 @@ BEGIN
              CASE WHEN blocked THEN b.eligibility_state WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
              CASE WHEN blocked THEN b.blocking_reason WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END,
              s.terminal_outcome, s.attempt_state, p_parent, p_flow, v_policy_ids[of],
-             CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of], payload, v_traits[of]
+             CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of],
+             CASE WHEN ff_is_large(payload) THEN NULL ELSE coalesce(payload, 'null') END, v_traits[of]
       FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked, p_payloads)
         u(id, part, of, delay, blocked, payload)
       WHERE id <> ALL (v_known) ORDER BY id;
@@ -204,6 +210,11 @@ BEGIN
     CROSS JOIN LATERAL (SELECT partition_key FROM ff_execution WHERE execution_id = u.id OFFSET 0) e
     WHERE e.partition_key <> u.part) THEN
     RAISE EXCEPTION 'a uuid already names an execution of another partition' USING ERRCODE = 'FF004';
+  END IF;
+  IF EXISTS (SELECT 1 FROM unnest(p_payloads) payload WHERE ff_is_large(payload)) THEN
+    INSERT INTO ff_payload (execution_id, partition_key, payload)
+    SELECT id, part, payload FROM unnest(p_ids, p_partitions, p_payloads) u(id, part, payload)
+    WHERE ff_is_large(payload) AND id <> ALL (v_known) ORDER BY id;
   END IF;
   -- CASE keeps the test a hashed lookup; when every id is new (the usual case) it is skipped altogether.
   WITH i AS MATERIALIZED (
@@ -276,7 +287,11 @@ BEGIN
     p_id, p_partition, v_route, p_priority, p_namespace, v_now, v_now, v_due, v_deadline,
     (p_policy #>> '{timeout_policy,attempt_timeout_ms}')::bigint, (p_policy ->> 'retention_ms')::bigint, s.lifecycle_phase,
     s.ownership_state, s.eligibility_state, s.blocking_reason, s.terminal_outcome, s.attempt_state, v_policy,
-    CASE WHEN v_policy IS NULL THEN p_policy END, p_tags, p_payload, ff_traits_of(p_policy));
+    CASE WHEN v_policy IS NULL THEN p_policy END, p_tags,
+    CASE WHEN ff_is_large(p_payload) THEN NULL ELSE coalesce(p_payload, 'null') END, ff_traits_of(p_policy));
+  IF ff_is_large(p_payload) THEN
+    INSERT INTO ff_payload (execution_id, partition_key, payload) VALUES (p_id, p_partition, p_payload);
+  END IF;
   IF v_due IS NULL THEN
     INSERT INTO ff_ready (execution_id, partition_key, route_id, priority, attempt_index, lease_epoch, ready_at_ms)
     VALUES (p_id, p_partition, v_route, p_priority, 0, 0, v_now);

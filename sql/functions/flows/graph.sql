@@ -169,7 +169,7 @@ DECLARE
 BEGIN
   SELECT u.id INTO v_full FROM unnest(p_downs) u(id)
   CROSS JOIN LATERAL (
-    SELECT 1 FROM ff_execution WHERE execution_id = u.id AND jsonb_typeof(payload) NOT IN ('object', 'null') OFFSET 0) b LIMIT 1;
+    SELECT 1 FROM ff_execution WHERE execution_id = u.id AND jsonb_typeof(ff_payload_of(payload, u.id)) NOT IN ('object', 'null') OFFSET 0) b LIMIT 1;
   IF v_full IS NOT NULL THEN PERFORM ff_refuse_flow('no_room', v_full::text); END IF;
   SELECT u.id INTO v_full FROM unnest(p_downs) u(id)
   CROSS JOIN LATERAL (

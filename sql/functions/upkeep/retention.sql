@@ -91,6 +91,7 @@ BEGIN
   DELETE FROM ff_child_wait WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_attempt_history WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_setback WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_payload WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_execution WHERE execution_id = ANY (v_gone);
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
   PERFORM ff_require_equal('forgotten executions', cardinality(v_gone), v_deleted);

@@ -87,7 +87,9 @@ export async function readSnapshot(
   return rows[0];
 }
 
-const PAYLOAD = columns<{ payload: Json }>({ payload: 'payload' });
+const PAYLOAD = columns<{ payload: Json }>({
+  payload: 's.ff_payload_of(payload, execution_id)',
+});
 
 export async function readPayload(
   database: Database,

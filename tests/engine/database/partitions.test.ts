@@ -23,6 +23,7 @@ const COVERED = [
   'ff_flow_progress',
   'ff_frame',
   'ff_member',
+  'ff_payload',
   'ff_progress',
   'ff_signal',
   'ff_step',

@@ -71,6 +71,7 @@ const WORKING_TABLES = [
   'ff_idempotency',
   'ff_lane',
   'ff_grant',
+  'ff_payload',
   'ff_progress',
   'ff_ready',
   'ff_reconciler',
