@@ -130,6 +130,7 @@ CREATE TABLE ff_attempt_history (
   outcome ff_attempt_outcome,
   terminal_outcome ff_terminal_outcome,
   partition_key smallint NOT NULL,
+  renewals smallint,
   namespace text,
   worker_id text,
   worker_instance_id text,
@@ -140,6 +141,7 @@ CREATE TABLE ff_attempt_history (
   given_up bigint[],
   result jsonb,
   failure_detail jsonb,
+  leases jsonb,
   CONSTRAINT ff_attempt_history_pkey PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
 CREATE INDEX ff_ended ON ff_attempt_history USING btree (namespace, terminal_outcome, ended_at_ms) WHERE ((terminal_outcome IS NOT NULL) AND (retain_ms IS NULL) AND (look_again_at_ms IS NULL));
@@ -547,9 +549,11 @@ CREATE TABLE ff_execution (
   attempt_limit_ms bigint,
   retain_ms bigint,
   lease_epoch bigint DEFAULT 0 NOT NULL,
+  attempt_started_at_ms bigint,
   claim_no bigint,
   lease_expires_at_ms bigint,
-  attempt_started_at_ms bigint,
+  renewals smallint DEFAULT 0 NOT NULL,
+  partition_key smallint NOT NULL,
   attempt_index integer DEFAULT 0 NOT NULL,
   retry_count integer DEFAULT 0 NOT NULL,
   reclaim_count integer DEFAULT 0 NOT NULL,
@@ -561,7 +565,6 @@ CREATE TABLE ff_execution (
   blocking_reason ff_blocking_reason NOT NULL,
   terminal_outcome ff_terminal_outcome NOT NULL,
   attempt_state ff_attempt_state NOT NULL,
-  partition_key smallint NOT NULL,
   replay_count smallint DEFAULT 0 NOT NULL,
   traits smallint DEFAULT 0 NOT NULL,
   generation smallint DEFAULT 0 NOT NULL,
@@ -1184,6 +1187,11 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 af047cad6c38bb0255ddcfd572bdc3f4
 
+-- function ff_also_leased(p_before jsonb, p_last jsonb)
+--   returns jsonb
+--   plpgsql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 6e205f8ed8ecd65bab036b8cc87b88d0
+
 -- function ff_append_frame(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_encoding ff_frame_encoding, p_type text, p_correlation text, p_step_name text, p_step_key text, p_step_try integer, p_payload bytea, p_patience_ms integer, p_channel text, p_notification text)
 --   returns text
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1262,7 +1270,7 @@ CREATE TABLE ff_worker (
 -- function ff_claim_one(p_route integer, p_rank integer, p_after bigint, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e79dd7906ae3331ba2e4fcf46d629d4a
+--   md5 615bdc6b106c49f038ae04226dae344b
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1527,7 +1535,7 @@ CREATE TABLE ff_worker (
 -- function ff_grant_leases(c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 6e4e1c334f3872ed53f3322cb2b1eada
+--   md5 f9c7f035f11cf4aa79f1fd78630673c5
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -1648,6 +1656,11 @@ CREATE TABLE ff_worker (
 --   returns uuid
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 dcfc3727c43be4d7eb554183cdd9c627
+
+-- function ff_lease_span(p_epoch bigint, p_instance text, p_from bigint, p_to bigint, p_renewals integer)
+--   returns jsonb
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 734c8b99e9b2ddb7574e2e92bc18f6a0
 
 -- function ff_leave_suspension(p_ids uuid[])
 --   returns void
@@ -1897,7 +1910,7 @@ CREATE TABLE ff_worker (
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3b7a06c19bfbe24cdda888b0a3936124
+--   md5 9157cd266dd0f0128b649208cdea494a
 
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
@@ -2037,22 +2050,22 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c3b8d384fba830bbcd494491ffe722b2
+--   md5 32f3e62a10c0950a28873391c3e30f01
 
--- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
+-- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fac3e62e54826dccecdfc4e17914cb04
+--   md5 f2a8902578786268152cfa4563075e0f
 
 -- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 1e259e4fa1ae2f096e9c33e2cb86fa21
 
--- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
+-- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0aef2f30ff7cdfd2b61f5ad18c1c40f4
+--   md5 6a6abe38cacbfd356b5a3ffb0b564f42
 
 -- function ff_settle_queue(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_deadlines bigint[], p_now bigint)
 --   returns boolean

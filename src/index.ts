@@ -172,6 +172,7 @@ export {
   GATES,
   type AttemptPage,
   type AttemptRecord,
+  type LeaseSpan,
   type BulkProgress,
   type BulkRequest,
   type BulkVerb,

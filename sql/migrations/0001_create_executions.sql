@@ -161,11 +161,14 @@ CREATE TABLE ff_execution (
   attempt_limit_ms  bigint,
   retain_ms         bigint,
   lease_epoch       bigint NOT NULL DEFAULT 0,
+  -- Since when the current attempt runs, pauses included.
+  attempt_started_at_ms bigint,
   -- The lease, while there is one: the claim that granted it, and when it lapses. No index on either.
   claim_no          bigint,
   lease_expires_at_ms bigint,
-  -- Since when the current attempt runs, pauses included.
-  attempt_started_at_ms bigint,
+  -- How often it was renewed. Beside its expiry: a renewal logs what is between the two.
+  renewals          smallint NOT NULL DEFAULT 0,
+  partition_key     smallint NOT NULL,
   attempt_index     integer NOT NULL DEFAULT 0,
   retry_count       integer NOT NULL DEFAULT 0,
   reclaim_count     integer NOT NULL DEFAULT 0,
@@ -177,7 +180,6 @@ CREATE TABLE ff_execution (
   blocking_reason   ff_blocking_reason NOT NULL,
   terminal_outcome  ff_terminal_outcome NOT NULL,
   attempt_state     ff_attempt_state NOT NULL,
-  partition_key     smallint NOT NULL,
   replay_count      smallint NOT NULL DEFAULT 0,
   -- What it may have beside its row, so that whoever ends it looks only where there can be something. Bits: see ff_traits_of.
   traits            smallint NOT NULL DEFAULT 0,
@@ -203,19 +205,6 @@ CREATE TABLE ff_execution (
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(
     lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
 ) WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-
--- Payloads that would cost more in the row of their execution, which every transition copies and whose pages are mostly
--- empty. Written once, with the execution.
-CREATE TABLE ff_payload (
-  execution_id  uuid NOT NULL,
-  partition_key smallint NOT NULL,
-  payload       jsonb NOT NULL,
-  PRIMARY KEY (execution_id) INCLUDE (partition_key)
-);
-
--- The payload of an execution, from the column of its row.
-CREATE FUNCTION ff_payload_of(p_payload jsonb, p_id uuid) RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE
-RETURN coalesce(p_payload, (SELECT payload FROM ff_payload WHERE execution_id = p_id));
 
 -- For lists and rates. Only the time: executions submitted together share it, and their entries are kept as one.
 CREATE INDEX ff_execution_created ON ff_execution (created_at_ms);
@@ -298,6 +287,8 @@ CREATE TABLE ff_attempt_history (
   outcome            ff_attempt_outcome,
   terminal_outcome   ff_terminal_outcome,
   partition_key      smallint NOT NULL,
+  -- Of its last lease, NULL if there were none.
+  renewals           smallint,
   -- Of an execution that ended in it, for lists.
   namespace          text,
   worker_id          text,
@@ -311,6 +302,8 @@ CREATE TABLE ff_attempt_history (
   result             jsonb,
   -- Of a failure: the class of the error, its stack and its causes.
   failure_detail     jsonb,
+  -- Of an attempt that was paused: its last leases, see ff_also_leased. Another has one, which is the attempt itself.
+  leases             jsonb,
   PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
 -- Ended executions for lists and retention, those kept by default apart from the others: retention must not walk past
@@ -341,28 +334,6 @@ CREATE TABLE ff_step (
   key            text NOT NULL,
   value          jsonb,
   PRIMARY KEY (execution_id, retired_by, name, key) INCLUDE (partition_key)
-);
-
--- How far the handler says it is: overwritten, not logged.
-CREATE TABLE ff_progress (
-  execution_id   uuid NOT NULL,
-  reported_at_ms bigint NOT NULL,
-  partition_key  smallint NOT NULL,
-  percent        real,
-  message        text,
-  PRIMARY KEY (execution_id) INCLUDE (partition_key)
-) WITH (fillfactor = 50);
-
--- Which children a paused execution waits for, and how many of them must have ended. Meant only while the execution still
--- has this attempt and epoch; the next pause replaces it.
-CREATE TABLE ff_child_wait (
-  execution_id  uuid NOT NULL,
-  lease_epoch   bigint NOT NULL,
-  attempt_index integer NOT NULL,
-  partition_key smallint NOT NULL,
-  needed        integer NOT NULL,
-  children      uuid[] NOT NULL,
-  PRIMARY KEY (execution_id) INCLUDE (partition_key)
 );
 
 -- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.

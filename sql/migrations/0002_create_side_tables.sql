@@ -25,6 +25,41 @@ CREATE TABLE ff_idempotency (
 ) WITH (fillfactor = 90);
 CREATE INDEX ff_idempotency_expired ON ff_idempotency (expires_at_ms);
 
+-- Payloads that would cost more in the row of their execution, which every transition copies and whose pages are mostly
+-- empty. Written once, with the execution.
+CREATE TABLE ff_payload (
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  payload       jsonb NOT NULL,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
+);
+
+-- The payload of an execution, from the column of its row.
+CREATE FUNCTION ff_payload_of(p_payload jsonb, p_id uuid) RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(p_payload, (SELECT payload FROM ff_payload WHERE execution_id = p_id));
+
+-- How far the handler says it is: overwritten, not logged.
+CREATE TABLE ff_progress (
+  execution_id   uuid NOT NULL,
+  reported_at_ms bigint NOT NULL,
+  partition_key  smallint NOT NULL,
+  percent        real,
+  message        text,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
+) WITH (fillfactor = 50);
+
+-- Which children a paused execution waits for, and how many of them must have ended. Meant only while the execution still
+-- has this attempt and epoch; the next pause replaces it.
+CREATE TABLE ff_child_wait (
+  execution_id  uuid NOT NULL,
+  lease_epoch   bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  partition_key smallint NOT NULL,
+  needed        integer NOT NULL,
+  children      uuid[] NOT NULL,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
+);
+
 -- In which order a handler was handed the ends of what it had asked for: later runs are handed the same order. A row replaces what the
 -- rows before it say from its place on. Handlers that ask for one thing at a time have none.
 CREATE TABLE ff_end_order (

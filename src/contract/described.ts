@@ -2,7 +2,7 @@
  * What `describe` returns about an execution on request, beside its snapshot. Every part is bounded: it has the last ones,
  * oldest first, and tells whether there are more.
  */
-import type { AttemptRecord, ExecutionSummary } from './operations.ts';
+import type { AttemptRecord, ExecutionSummary, LeaseSpan } from './operations.ts';
 import type { ExecutionSnapshot } from './executions.ts';
 import type { Json } from './json.ts';
 import type { PendingWaitpoint } from './signals.ts';
@@ -52,6 +52,8 @@ export interface TimelineAttempts extends Pick<
   startedAtMs: number;
   /** When the last of them ended; null while it runs or is paused. */
   endedAtMs: number | null;
+  /** Who held them, and when, in order: the last 20 leases. */
+  leases: readonly LeaseSpan[];
 }
 
 /** What happened to an execution, as its rows tell. */
@@ -66,6 +68,7 @@ export type TimelineEntry =
       workerInstanceId: string;
       leaseEpoch: number;
       expiresAtMs: number;
+      renewals: number;
     }
   | { what: 'ended'; atMs: number; state: PublicState };
 

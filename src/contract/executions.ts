@@ -104,6 +104,8 @@ export interface LeaseSnapshot {
   workerInstanceId: string;
   acquiredAtMs: number;
   expiresAtMs: number;
+  /** How often it was renewed. */
+  renewals: number;
 }
 
 /** One execution in its current state, with its lease and its last attempts. */

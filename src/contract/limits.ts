@@ -55,14 +55,15 @@ export const LIMITS = {
   listPage: 1_000,
   listExamined: 20_000,
   /**
-   * Of one `describe`: steps and the bytes of each value, children, waitpoints, attempts of the timeline, and attempts with
-   * the detail of their failure. The last ones are returned; of values, the beginning.
+   * Of one `describe`: steps and the bytes of each value, children, waitpoints, attempts of the timeline and leases of each
+   * entry in it, and attempts with the detail of their failure. The last ones are returned; of values, the beginning.
    */
   describedSteps: 500,
   describedValueBytes: 2_048,
   describedChildren: 200,
   describedWaits: 100,
   describedAttempts: 200,
+  describedLeases: 20,
   describedDetails: 20,
   /** Executions or flows returned for the beginning of an id. */
   idCandidates: 10,

@@ -79,6 +79,17 @@ export interface FoundExecutions {
   hasMore: boolean;
 }
 
+/** A time during which a worker held an execution. */
+export interface LeaseSpan {
+  leaseEpoch: number;
+  workerInstanceId: string;
+  fromMs: number;
+  /** Null while it lasts. */
+  toMs: number | null;
+  /** How often it was renewed. */
+  renewals: number;
+}
+
 /** One attempt, as `listAttempts` returns it. */
 export interface AttemptRecord {
   attemptIndex: number;
@@ -99,6 +110,8 @@ export interface AttemptRecord {
   failureDetail: FailureDetail | null;
   /** How its earlier leases were given up, in order; equal ones in a row are one. */
   pauses: readonly ('released' | 'paused' | 'suspended')[];
+  /** Who held it, and when, in order: the last 16 leases that have ended, and the current one. */
+  leases: readonly LeaseSpan[];
 }
 
 /** A page of attempts. */

@@ -129,7 +129,7 @@ BEGIN
     blocking_reason = t.blocking_reason, terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
     lease_epoch = lease_epoch + t.epoch_step, claim_no = v_claim, lease_expires_at_ms = p_now + p_lease_ms,
     changed_at_ms = p_now, eligible_at_ms = NULL, started_at_ms = coalesce(started_at_ms, p_now),
-    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now)
+    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now), renewals = 0
   WHERE execution_id = ANY (c.ids);
   GET DIAGNOSTICS v_written = ROW_COUNT;
   v_done := ff_require_equal('claim executions', cardinality(c.ids), v_written);
@@ -202,7 +202,7 @@ BEGIN
     blocking_reason = t.blocking_reason, terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
     lease_epoch = v_epoch, claim_no = v_claim, lease_expires_at_ms = p_now + p_lease_ms, changed_at_ms = p_now,
     eligible_at_ms = NULL, started_at_ms = coalesce(started_at_ms, p_now),
-    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now)
+    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now), renewals = 0
   WHERE execution_id = e.execution_id;
   IF NOT FOUND THEN v_done := ff_require_equal('claim execution', 1, 0); END IF;
   DELETE FROM ff_ready WHERE ctid = e.tid;

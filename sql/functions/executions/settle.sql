@@ -37,11 +37,26 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (ARRAY['release', 'pause', 'suspend'])[
   1 + (SELECT g % 4 FROM unnest(p_given_up) g WHERE g / 4 >= p_epoch ORDER BY g LIMIT 1)];
 
+-- The leases of an attempt that was paused, with one more. The last ones are kept: more would make every pause dearer.
+CREATE OR REPLACE FUNCTION ff_also_leased(p_before jsonb, p_last jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+  c_leases CONSTANT integer := 16;
+BEGIN
+  IF p_last IS NULL THEN RETURN p_before; END IF;
+  RETURN CASE WHEN jsonb_array_length(p_before) >= c_leases THEN p_before - 0 ELSE coalesce(p_before, '[]') END || p_last;
+END $$;
+
+-- A lease that is over, as it is kept in that list.
+CREATE OR REPLACE FUNCTION ff_lease_span(p_epoch bigint, p_instance text, p_from bigint, p_to bigint, p_renewals integer)
+RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_build_object('leaseEpoch', p_epoch, 'workerInstanceId', p_instance, 'fromMs', p_from, 'toMs', p_to,
+  'renewals', coalesce(p_renewals, 0));
+
 -- Writes what a transition means for attempts that were paused before, whose rows are there already. Only ff_settle
 -- calls it. Apart from the rest, because an insert that may find its row costs more than one that cannot.
 CREATE OR REPLACE FUNCTION ff_settle_paused(
   t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[]
+  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb
 ) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -50,17 +65,20 @@ BEGIN
   INSERT INTO ff_attempt_history AS h (
     execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
     ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
-    namespace, retain_ms, result, ended_by, failure_detail)
+    namespace, retain_ms, result, ended_by, failure_detail, renewals, leases)
   SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
          coalesce(attempt_started_at_ms, p_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN p_now END,
          t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
          due_at_ms, CASE WHEN p_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + p_given_up] END, v_terminal,
          CASE WHEN v_terminal IS NOT NULL THEN namespace END, CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result,
-         CASE WHEN v_terminal IS NOT NULL THEN p_actor END, failure
+         CASE WHEN v_terminal IS NOT NULL THEN p_actor END, failure, (p_renewals ->> execution_id::text)::smallint,
+         CASE WHEN claim_no IS NOT NULL THEN ff_lease_span(lease_epoch, worker_instance_id, g.acquired_at_ms, p_now,
+           (p_renewals ->> execution_id::text)::integer) END
   FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_failures) r(
     ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
     attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
     traits, due_at_ms, result, message, category, failure)
+  LEFT JOIN LATERAL (SELECT acquired_at_ms FROM ff_grant WHERE claim_no = r.claim_no OFFSET 0) g ON true
   WHERE attempt_state = 'attempt_interrupted' OR resumed
   ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
     lease_epoch = EXCLUDED.lease_epoch,
@@ -70,7 +88,8 @@ BEGIN
     failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
     retry_at_ms = EXCLUDED.retry_at_ms, given_up = ff_also_given_up(h.given_up, EXCLUDED.given_up[1]),
     terminal_outcome = EXCLUDED.terminal_outcome, namespace = EXCLUDED.namespace, retain_ms = EXCLUDED.retain_ms,
-    result = EXCLUDED.result, ended_by = EXCLUDED.ended_by, failure_detail = EXCLUDED.failure_detail;
+    result = EXCLUDED.result, ended_by = EXCLUDED.ended_by, failure_detail = EXCLUDED.failure_detail,
+    renewals = EXCLUDED.renewals, leases = ff_also_leased(h.leases, EXCLUDED.leases);
 END $$;
 
 -- Writes an event about each of some locked rows. An operator's are about the state the operation leaves behind, and not
@@ -131,7 +150,7 @@ END $$;
 -- Writes the rows of the attempts that a transition ends or gives up, but for those that were paused before.
 CREATE OR REPLACE FUNCTION ff_settle_attempts(
   t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[]
+  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -141,7 +160,7 @@ BEGIN
   INSERT INTO ff_attempt_history (
     execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
     ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
-    namespace, retain_ms, result, ended_by, failure_detail)
+    namespace, retain_ms, result, ended_by, failure_detail, renewals, leases)
   SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
          CASE WHEN attempt_state = 'running_attempt' THEN coalesce(attempt_started_at_ms, p_now) END,
          CASE WHEN p_given_up IS NULL THEN p_now END,
@@ -149,7 +168,9 @@ BEGIN
          message, category, due_at_ms, CASE WHEN p_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + p_given_up] END,
          v_terminal, CASE WHEN v_terminal IS NOT NULL THEN namespace END,
          CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result, CASE WHEN v_terminal IS NOT NULL THEN p_actor END,
-         failure
+         failure, (p_renewals ->> execution_id::text)::smallint,
+         CASE WHEN p_given_up IS NOT NULL THEN jsonb_build_array(ff_lease_span(lease_epoch, worker_instance_id,
+           attempt_started_at_ms, p_now, (p_renewals ->> execution_id::text)::integer)) END
   FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_failures) r(
     ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
     attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
@@ -218,6 +239,8 @@ DECLARE
   v_ids uuid[];
   -- By execution, for transitions that set a time of its own for each.
   v_times jsonb;
+  -- By execution, of those whose lease was renewed.
+  v_renewals jsonb;
   v_written bigint; v_done boolean; v_logged bigint;
   v_traits smallint; v_paused boolean; v_leased boolean; v_members boolean; v_parents boolean;
   v_ends boolean;
@@ -248,7 +271,7 @@ BEGIN
     SELECT jsonb_object_agg(id, coalesce(due, deadline)) INTO v_times
     FROM unnest(v_ids, p_dues, p_deadlines) u(id, due, deadline);
   END IF;
-  UPDATE ff_execution SET
+  WITH moved AS (UPDATE ff_execution SET
     lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
     eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
     terminal_outcome = t.terminal_outcome, attempt_state = coalesce(t.attempt_state, attempt_state),
@@ -261,8 +284,9 @@ BEGIN
     eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
       THEN (v_times ->> execution_id::text)::bigint END,
     deadline_at_ms = CASE t.replay_step WHEN 0 THEN deadline_at_ms ELSE (v_times ->> execution_id::text)::bigint END
-  WHERE execution_id = ANY (v_ids);
-  GET DIAGNOSTICS v_written = ROW_COUNT;
+  WHERE execution_id = ANY (v_ids) RETURNING execution_id, renewals)
+  SELECT count(*), jsonb_object_agg(execution_id, renewals) FILTER (WHERE renewals > 0)
+  INTO v_written, v_renewals FROM moved;
   v_done := ff_require_equal(p_transition, cardinality(p_rows), v_written);
   IF t.eligibility_state IN ('eligible_now', 'not_eligible_until_time') OR t.replay_step = 1 THEN
     v_done := ff_settle_queue(t, p_rows, p_dues, p_deadlines, v_now);
@@ -279,10 +303,10 @@ BEGIN
   END IF;
   IF v_ends OR t.attempt_outcome IS NOT NULL OR v_given_up IS NOT NULL THEN
     v_done := ff_settle_attempts(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now,
-      p_failures);
+      p_failures, v_renewals);
     IF v_paused THEN
       PERFORM ff_settle_paused(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now,
-        p_failures);
+        p_failures, v_renewals);
     END IF;
   END IF;
   v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now);

@@ -53,7 +53,8 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   reclaimCount: 'e.reclaim_count',
   replayCount: 'e.replay_count',
   lease: `(SELECT jsonb_build_object('leaseId', s.ff_lease_id(e.execution_id, e.lease_epoch), 'workerId', g.worker_id,
-     'workerInstanceId', g.worker_instance_id, 'acquiredAtMs', g.acquired_at_ms, 'expiresAtMs', e.lease_expires_at_ms)
+     'workerInstanceId', g.worker_instance_id, 'acquiredAtMs', g.acquired_at_ms, 'expiresAtMs', e.lease_expires_at_ms,
+     'renewals', e.renewals)
    FROM s.ff_grant g WHERE g.claim_no = e.claim_no)`,
   attempts: ATTEMPTS,
   progress: `(SELECT jsonb_build_object('percent', p.percent, 'message', p.message, 'reportedAtMs', p.reported_at_ms)
