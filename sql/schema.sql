@@ -1442,6 +1442,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4e4c38a9b43657869da3f9eb914bda77
 
+-- function ff_find_open(p_key text, p_value text, p_tags jsonb, p_namespace text, p_most integer, OUT execution_id uuid, OUT partition_key smallint, OUT crowded boolean)
+--   returns record
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET enable_sort=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 93d527ff1d7b42bc097a5a3e79862071
+
 -- function ff_find_routes(p_routes jsonb, p_now bigint)
 --   returns integer[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100

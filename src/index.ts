@@ -191,6 +191,7 @@ export {
   type ReconcilerReport,
   type ReplayOutcome,
   type ReplayRequest,
+  type SettledRequest,
   type TagsOutcome,
   type TagsRequest,
   type WorkerSnapshot,

@@ -58,6 +58,7 @@ import type {
   ReconcilerReport,
   ReplayOutcome,
   ReplayRequest,
+  SettledRequest,
   TagsOutcome,
   TagsRequest,
   WorkerSnapshot,
@@ -103,6 +104,12 @@ export interface Executions {
   result(executionId: string): Promise<ExecutionResult>;
   /** Waits until the execution has finished and returns its outcome. Notified, not polled. Throws `not_found`. */
   wait(executionId: string, options?: WaitOptions): Promise<ExecutionEnd>;
+  /**
+   * Waits until no execution with these tags is open, at one moment: waiting, delayed, running, suspended. Executions
+   * that members submit with the same tags before they finish are waited for too. Resolves at once when there are none.
+   * Throws `too_many` when more than `LIMITS.settledExamined` have the first of the tags.
+   */
+  settled(request: SettledRequest): Promise<void>;
   /** Lists executions, newest first; finished ones by the time they finished, waiting ones in queue order. */
   list(request?: ListRequest): Promise<ListPage>;
   /**

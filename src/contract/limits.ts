@@ -54,6 +54,8 @@ export const LIMITS = {
   /** Executions in one page of a list, and rows examined for it. */
   listPage: 1_000,
   listExamined: 20_000,
+  /** Executions with one tag that `settled` looks at. */
+  settledExamined: 200_000,
   /**
    * Of one `describe`: steps and the bytes of each value, children, waitpoints, attempts of the timeline, and attempts with
    * the detail of their failure. The last ones are returned; of values, the beginning.

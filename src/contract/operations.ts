@@ -72,6 +72,16 @@ export interface ListPage {
   cursor: string | null;
 }
 
+/** Which executions must have finished, and how long to wait for them. */
+export interface SettledRequest {
+  /** Those that have all of these tags with these values. */
+  tags: Readonly<Record<string, string>>;
+  /** Default: of all namespaces. */
+  namespace?: string;
+  /** Stops the waiting, not the executions. */
+  signal?: AbortSignal;
+}
+
 /** The executions whose ids begin with a prefix: at most ten, the highest ids first. */
 export interface FoundExecutions {
   executions: ExecutionSummary[];

@@ -40,6 +40,7 @@ import { explain } from './operator/explain.ts';
 import { find, shorten } from './operator/find.ts';
 import { listLanes, pauseLane, resumeLane } from './operator/lanes.ts';
 import { list, listAttempts } from './operator/lists.ts';
+import { settled } from './operator/settled.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
 import { forgetWorker, listWorkers, registerWorker } from './operator/workers.ts';
 import type { Deliveries } from './signals/deliveries.ts';
@@ -162,6 +163,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       describe,
       result,
       wait: ({ ends }, id, options = {}) => ends.wait(id, options),
+      settled,
       list,
       find,
       shorten,

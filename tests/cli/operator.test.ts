@@ -245,6 +245,7 @@ describe('flowfabric describe', () => {
     const { output } = await run('describe', id, '--attempts');
     expect(output).toMatch(/^ {2}deadline +\d{4}-.*Z$/m);
     expect(output).toMatch(/^ {2}replays +1$/m);
+    expect(output).toMatch(/^ {2}attempts +2 \(0 retries, 0 leases lost since the last replay\)$/m);
     expect(output).toMatch(/1\. failed by w-1, begun \S+Z, took \d+m?s: first \(permanent\)/);
     expect(output).toMatch(/2\. running by w-1, begun \S+Z$/m);
     const json = JSON.parse((await run('describe', id, '--attempts', '--json')).output) as object;
