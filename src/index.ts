@@ -180,6 +180,8 @@ export {
   type Explanation,
   type Gate,
   type GateName,
+  type LaneEvents,
+  type LaneEventsOutcome,
   type LaneOutcome,
   type LanePage,
   type LaneSnapshot,

@@ -49,6 +49,8 @@ import type {
   BulkRequest,
   Explanation,
   FoundExecutions,
+  LaneEvents,
+  LaneEventsOutcome,
   LaneOutcome,
   LanePage,
   ListPage,
@@ -252,6 +254,11 @@ export interface Lanes {
   pause(lane: string, note?: { reason?: string; by?: string }): Promise<LaneOutcome>;
   /** Resumes a lane: its work is granted again. */
   resume(lane: string): Promise<LaneOutcome>;
+  /**
+   * Sets which events are written about executions that are submitted to the lane from now on: `all`, or the `usual`
+   * ones, unless their task asks for all.
+   */
+  setEvents(lane: string, events: LaneEvents): Promise<LaneEventsOutcome>;
 }
 
 /** The registry of workers. */

@@ -188,6 +188,8 @@ export const LIMITS = {
    * the log, which holds up to 256, so there may be 255 more.
    */
   eventPage: 256,
+  /** Bytes of a result, as JSON text, that a completion event carries where all events are asked for. */
+  eventResultBytes: 8_192,
   /** Events examined in one statement for those that match a filter. */
   eventsExamined: 5_000,
   /** Subscriptions of one engine. */

@@ -38,7 +38,7 @@ import type { EngineContext } from './kit/context.ts';
 import { bulk } from './operator/bulk.ts';
 import { explain } from './operator/explain.ts';
 import { find, shorten } from './operator/find.ts';
-import { listLanes, pauseLane, resumeLane } from './operator/lanes.ts';
+import { listLanes, pauseLane, resumeLane, setLaneEvents } from './operator/lanes.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { settled } from './operator/settled.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
@@ -198,7 +198,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       issueToken,
       revokeTokens,
     },
-    lanes: { list: listLanes, pause: pauseLane, resume: resumeLane },
+    lanes: { list: listLanes, pause: pauseLane, resume: resumeLane, setEvents: setLaneEvents },
     workers: { list: listWorkers },
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },

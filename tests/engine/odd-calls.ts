@@ -227,6 +227,7 @@ function operatorCalls({ ended }: Known): OddCall[] {
     ['lanes.list', { limit: 5 }],
     ['lanes.pause', 'odd', NOTE],
     ['lanes.resume', 'odd'],
+    ['lanes.setEvents', 'odd', 'usual'],
     ['executions.bulk', { verb: 'cancel', ...NOTE, filter: FILTER, chunk: 5, dryRun: 'on' }],
   ];
 }
