@@ -25,6 +25,7 @@ function rowOf([name, transition]) {
     lease_event: transition.leaseEvent,
     operator_event: transition.operatorEvent,
     signal_event: transition.signalEvent,
+    execution_event: transition.executionEvent,
     leaves_suspension: leavesSuspension(transition),
     stream_close: streamCloseOf(transition),
     epoch_step: transition.epochStep,

@@ -13,7 +13,7 @@ CREATE TYPE ff_edge_state AS ENUM ('staged', 'pending', 'satisfied', 'failed', '
 
 CREATE TYPE ff_eligibility_state AS ENUM ('eligible_now', 'not_eligible_until_time', 'blocked_by_dependencies', 'blocked_by_budget', 'blocked_by_quota', 'blocked_by_route', 'blocked_by_lane_state', 'blocked_by_operator', 'not_applicable');
 
-CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
+CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker', 'execution');
 
 CREATE TYPE ff_flow_outcome AS ENUM ('completed', 'failed', 'cancelled');
 
@@ -700,12 +700,14 @@ CREATE TABLE ff_lane (
   paused_by text,
   pause_reason text,
   renewal_events boolean DEFAULT true NOT NULL,
+  all_events boolean DEFAULT false NOT NULL,
   created_at_ms bigint DEFAULT ff_now_ms() NOT NULL,
   CONSTRAINT ff_lane_pkey PRIMARY KEY (lane),
   CONSTRAINT ff_lane_open CHECK ((paused OR (num_nonnulls(paused_at_ms, paused_by, pause_reason) = 0)))
 );
 CREATE INDEX ff_lane_paused ON ff_lane USING btree (lane) WHERE paused;
 CREATE INDEX ff_lane_quiet ON ff_lane USING btree (lane) WHERE (NOT renewal_events);
+CREATE INDEX ff_lane_telling ON ff_lane USING btree (lane) WHERE all_events;
 
 CREATE TABLE ff_mailbox (
   execution_id uuid NOT NULL,
@@ -971,6 +973,7 @@ CREATE TABLE ff_transition (
   lease_event text,
   operator_event text,
   signal_event text,
+  execution_event text,
   leaves_suspension boolean NOT NULL,
   stream_close text,
   epoch_step smallint NOT NULL,
@@ -1047,6 +1050,7 @@ CREATE TABLE ff_worker (
 --   dispatched_at_ms bigint
 --   attempt_index integer
 --   tags jsonb
+--   carried jsonb
 
 -- view ff_event
 --   ev_id bigint
@@ -1102,6 +1106,21 @@ CREATE TABLE ff_worker (
 --   policy jsonb
 --   lease_reclaim_count integer
 --   raw_fields jsonb
+
+-- view ff_execution_event
+--   partition_key smallint
+--   event_id bigint
+--   execution_id uuid
+--   flow_id uuid
+--   event_type text
+--   namespace text
+--   occurred_at_ms bigint
+--   committed_at_ms bigint
+--   attempt_index integer
+--   lease_epoch bigint
+--   worker_instance_id text
+--   tags jsonb
+--   detail jsonb
 
 -- view ff_flow_core
 --   partition_key smallint
@@ -1251,6 +1270,11 @@ CREATE TABLE ff_worker (
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 6b2b2e1aa9a8f5903c98507891978955
+
+-- function ff_carried_ends(t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[])
+--   returns jsonb[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 92ec6bcb9bfff8e231ba29564adfaf14
 
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
@@ -1457,6 +1481,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4e4c38a9b43657869da3f9eb914bda77
 
+-- function ff_find_open(p_key text, p_value text, p_tags jsonb, p_namespace text, p_most integer, OUT execution_id uuid, OUT partition_key smallint, OUT crowded boolean)
+--   returns record
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET enable_sort=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 93d527ff1d7b42bc097a5a3e79862071
+
 -- function ff_find_routes(p_routes jsonb, p_now bigint)
 --   returns integer[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1495,7 +1524,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget_lanes(p_margin_ms bigint, p_limit integer)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 acdaa3ae7657118c8394347582b1165d
+--   md5 86c62d4222f7af2828b8b074389b7f37
 
 -- function ff_forget_members(p_ids uuid[])
 --   returns void
@@ -1870,7 +1899,7 @@ CREATE TABLE ff_worker (
 -- function ff_record_steps(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_kinds ff_step_kind[], p_names text[], p_keys text[], p_sleeps bigint[], p_values jsonb[], p_durations integer[] DEFAULT NULL::integer[], p_transaction text DEFAULT NULL::text)
 --   returns TABLE(ordinal bigint, execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2057b8aefa1a0213968a3e826dc56660
+--   md5 044577993f9d48fe44058c0bdb978938
 
 -- function ff_recount_members(p_ids uuid[])
 --   returns void
@@ -1940,7 +1969,7 @@ CREATE TABLE ff_worker (
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5f37bb5edd22520f87546d5cb4c64e68
+--   md5 bf68386a4e177835e63d92f4383aa861
 
 -- function ff_require_equal(p_what text, p_expected bigint, p_found bigint)
 --   returns boolean
@@ -2042,6 +2071,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 92ac646071347a1e777d60342841613c
 
+-- function ff_set_lane_events(p_lane text, p_all boolean, p_max integer)
+--   returns TABLE(changed boolean, is_refused boolean, is_new boolean)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 b11073a618dd7a5f7f3301289b34f66b
+
 -- function ff_set_tags(p_id uuid, p_partition smallint, p_set jsonb, p_removed text[], p_max integer, p_actor text)
 --   returns TABLE(outcome text, tags jsonb)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -2050,17 +2084,17 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 32f3e62a10c0950a28873391c3e30f01
+--   md5 a96ca72cc5b0b670402710228cc448fe
 
 -- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f2a8902578786268152cfa4563075e0f
 
--- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint)
+-- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint, p_ends jsonb[])
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 1e259e4fa1ae2f096e9c33e2cb86fa21
+--   md5 d1d7cb77756055eb9eb3a91dafa10d7d
 
 -- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns void
@@ -2077,10 +2111,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 776361f5dd598da01f7eed2b2c77fa45
 
--- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[])
+-- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_marked boolean DEFAULT false)
 --   returns bigint[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 68fb40cec57cd2c6039913d4600dde23
+--   md5 7333c58f61880add9a15d5bd2864e2df
 
 -- function ff_signal_adds(p_condition jsonb, p_waitpoint uuid, p_waitpoint_name text, p_signal ff_sent_signal)
 --   returns boolean
@@ -2130,7 +2164,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f6a41a8ce9583e802e185a4b6a7e9af6
+--   md5 2126f3a447e9162d06f41510e533abc5
 
 -- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
@@ -2145,7 +2179,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit_one(p_lane text, p_kind text, p_capabilities text[], p_namespace text, p_priority integer, p_policy jsonb, p_tags jsonb, p_id uuid, p_partition smallint, p_delay bigint, p_payload jsonb)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2f0e56b2aea087ad04f17c59109d0e0d
+--   md5 1dcee7112776025a91251e5c33df7694
 
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
@@ -2217,10 +2251,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4b1eda210a72dfccc45c4316dd276198
 
+-- function ff_tell_running(p_type text, p_now bigint, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_told bigint[], p_details jsonb[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 937ebe2ee23371d65e718d36e23b305b
+
 -- function ff_tell_signal(p_rows ff_locked[], p_type text, p_details jsonb[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f36b176e7ac0adc4b5a07545144863e9
+
+-- function ff_tell_submits(t ff_transition, p_now bigint, p_ids uuid[], p_partitions smallint[], p_delays bigint[], p_known uuid[], p_parent uuid, p_flow uuid, p_of integer[], p_traits smallint[], p_routes integer[], p_namespaces text[], p_tags jsonb[], p_priorities integer[])
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 69e7df10f2dc7260eb19c40f3f64d948
 
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)
@@ -2247,10 +2291,15 @@ CREATE TABLE ff_worker (
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 b0496860cb8c8a38eca3b5c701bf5e80
 
+-- function ff_traits_in_lanes(p_traits smallint[], p_routes jsonb, p_templates jsonb)
+--   returns smallint[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b7d2225fd3c2957c8b9c89fa942238c1
+
 -- function ff_traits_of(p_policy jsonb)
 --   returns smallint
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 850224eb6ee886c1cdf1beae19d7d00e
+--   md5 488b313fae78f3e5d773d68f0c814ad5
 
 -- function ff_trim_live(p_id uuid, p_attempt integer, p_kept integer)
 --   returns void

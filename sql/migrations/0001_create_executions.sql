@@ -23,7 +23,7 @@ CREATE TYPE ff_attempt_state AS ENUM (
   'none', 'pending_first_attempt', 'running_attempt', 'attempt_interrupted', 'pending_retry_attempt',
   'pending_replay_attempt', 'attempt_terminal');
 CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expired', 'interrupted');
-CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker');
+CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker', 'execution');
 CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
 CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep', 'wait');
 
@@ -96,6 +96,7 @@ CREATE TABLE ff_transition (
   lease_event       text,
   operator_event    text,
   signal_event      text,
+  execution_event   text,
   -- It may end a suspension: then that goes, and its timer.
   leaves_suspension boolean NOT NULL,
   -- How it closes the stream of the attempt it ends.
@@ -115,6 +116,7 @@ CREATE TABLE ff_lane (
   paused_by      text,
   pause_reason   text,
   renewal_events boolean NOT NULL DEFAULT true,
+  all_events     boolean NOT NULL DEFAULT false,
   created_at_ms  bigint NOT NULL DEFAULT ff_now_ms(),
   CONSTRAINT ff_lane_open CHECK (paused OR num_nonnulls(paused_at_ms, paused_by, pause_reason) = 0)
 );

@@ -124,7 +124,17 @@ CREATE VIEW ff_completion_event AS
 SELECT
   e.partition_key, o.seq_from + e.ordinal - 1 AS event_id, e.execution_id, e.flow_id, e.event_type AS outcome,
   e.namespace, e.tags ->> 'cairn.instance_id' AS instance_tag, e.occurred_at_ms, o.stamped_at_ms AS committed_at_ms,
-  NULL::bigint AS dispatched_at_ms, e.attempt_index, e.tags
+  NULL::bigint AS dispatched_at_ms, e.attempt_index, e.tags, e.detail AS carried
 FROM ff_event_position o
 JOIN ff_event e ON e.slot = o.slot AND e.ev_id = o.ev_id
 WHERE e.family = 'completion';
+
+-- What is written only about executions that ask for all events.
+CREATE VIEW ff_execution_event AS
+SELECT
+  e.partition_key, o.seq_from + e.ordinal - 1 AS event_id, e.execution_id, e.flow_id, e.event_type, e.namespace,
+  e.occurred_at_ms, o.stamped_at_ms AS committed_at_ms, e.attempt_index, e.lease_epoch, e.worker_instance_id, e.tags,
+  e.detail
+FROM ff_event_position o
+JOIN ff_event e ON e.slot = o.slot AND e.ev_id = o.ev_id
+WHERE e.family = 'execution';

@@ -15,6 +15,8 @@ CREATE TABLE IF NOT EXISTS ff_legal_move (
   completion_event text,
   operator_event   text,
   signal_event     text,
+  -- Owed by an execution that asks for all events, and by no other.
+  execution_event  text,
   PRIMARY KEY (from_state, to_state, transition)
 );
 
@@ -45,6 +47,7 @@ DECLARE
     WHEN 'operator' THEN '{priority_changed,replayed,lane_paused,lane_resumed}'
     WHEN 'tag' THEN '{tags_changed}'
     WHEN 'worker' THEN '{registered,stopped,lost}'
+    WHEN 'execution' THEN '{submitted,step_finished,progress_reported}'
     WHEN 'flow' THEN '{submitted,cancel_requested,completed,failed,cancelled,reopened}'
     WHEN 'signal' THEN '{suspended,delivered,resumed,escalated,timed_out,waitpoints_expired}' END;
 BEGIN
@@ -192,6 +195,11 @@ BEGIN
        p_move.completion_event, p_old.lease_epoch, p_new.attempt_index) <> 1 THEN
     RETURN format('one completion event %s of attempt %s', p_move.completion_event, p_new.attempt_index);
   END IF;
+  IF p_move.completion_event IS NOT NULL AND p_new.traits & 16 <> 0 AND NOT EXISTS (
+       SELECT FROM ff_event e WHERE e.xid = pg_current_xact_id() AND e.family = 'completion'
+         AND e.execution_id = p_new.execution_id AND e.detail ?| '{result,omitted,message}') THEN
+    RETURN 'a completion event with the result or the reason';
+  END IF;
   IF p_move.operator_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'operator', p_move.operator_event,
        p_new.lease_epoch, p_new.attempt_index) <> 1 THEN
     RETURN format('one operator event %s of attempt %s', p_move.operator_event, p_new.attempt_index);
@@ -199,6 +207,10 @@ BEGIN
   IF p_move.signal_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'signal', p_move.signal_event,
        p_old.lease_epoch, p_old.attempt_index) <> 1 THEN
     RETURN format('one signal event %s of epoch %s', p_move.signal_event, p_old.lease_epoch);
+  END IF;
+  IF p_move.execution_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'execution', p_move.execution_event,
+       p_new.lease_epoch, p_new.attempt_index) <> (p_new.traits & 16) / 16 THEN
+    RETURN format('%s events %s', (p_new.traits & 16) / 16, p_move.execution_event);
   END IF;
   RETURN NULL;
 END $$;

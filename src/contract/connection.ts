@@ -49,6 +49,8 @@ import type {
   BulkRequest,
   Explanation,
   FoundExecutions,
+  LaneEvents,
+  LaneEventsOutcome,
   LaneOutcome,
   LanePage,
   ListPage,
@@ -58,6 +60,7 @@ import type {
   ReconcilerReport,
   ReplayOutcome,
   ReplayRequest,
+  SettledRequest,
   TagsOutcome,
   TagsRequest,
   WorkerSnapshot,
@@ -103,6 +106,12 @@ export interface Executions {
   result(executionId: string): Promise<ExecutionResult>;
   /** Waits until the execution has finished and returns its outcome. Notified, not polled. Throws `not_found`. */
   wait(executionId: string, options?: WaitOptions): Promise<ExecutionEnd>;
+  /**
+   * Waits until no execution with these tags is open, at one moment: waiting, delayed, running, suspended. Executions
+   * that members submit with the same tags before they finish are waited for too. Resolves at once when there are none.
+   * Throws `too_many` when more than `LIMITS.settledExamined` have the first of the tags.
+   */
+  settled(request: SettledRequest): Promise<void>;
   /** Lists executions, newest first; finished ones by the time they finished, waiting ones in queue order. */
   list(request?: ListRequest): Promise<ListPage>;
   /**
@@ -245,6 +254,11 @@ export interface Lanes {
   pause(lane: string, note?: { reason?: string; by?: string }): Promise<LaneOutcome>;
   /** Resumes a lane: its work is granted again. */
   resume(lane: string): Promise<LaneOutcome>;
+  /**
+   * Sets which events are written about executions that are submitted to the lane from now on: `all`, or the `usual`
+   * ones, unless their task asks for all.
+   */
+  setEvents(lane: string, events: LaneEvents): Promise<LaneEventsOutcome>;
 }
 
 /** The registry of workers. */

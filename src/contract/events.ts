@@ -1,14 +1,25 @@
 /**
  * The event vocabulary: every fact the log can hold, by family, and the shape subscribers receive. Events carry no
- * payloads: an event states what happened to which execution under which lease, never what the work was about.
+ * payloads: an event states what happened to which execution under which lease, never what the work was about. The one
+ * exception is asked for: with `events: 'all'` a completion carries its result.
  */
 import type { Cursor } from './cursor.ts';
 import type { CancelFlowPolicy, FlowId } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
+import type { Json } from './json.ts';
 import type { SignalEffect } from './signals.ts';
 
 /** The families of events. */
-export const EVENT_FAMILIES = ['lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker'] as const;
+export const EVENT_FAMILIES = [
+  'lease',
+  'completion',
+  'signal',
+  'operator',
+  'flow',
+  'tag',
+  'worker',
+  'execution',
+] as const;
 /** A family of events. */
 export type EventFamily = (typeof EVENT_FAMILIES)[number];
 
@@ -61,6 +72,11 @@ export const WORKER_EVENTS = ['registered', 'stopped', 'lost'] as const;
 /** The type of a worker event. */
 export type WorkerEventType = (typeof WORKER_EVENTS)[number];
 
+/** What is told, beside the rest, of executions whose task or lane asks for all events. */
+export const EXECUTION_EVENTS = ['submitted', 'step_finished', 'progress_reported'] as const;
+/** The type of an event of an execution that asks for all events. */
+export type ExecutionEventType = (typeof EXECUTION_EVENTS)[number];
+
 /** What every event has. */
 export interface EventBase {
   /** Reading from here continues strictly after this event. */
@@ -106,10 +122,21 @@ export type LeaseHistoryEvent =
       transition: string;
     });
 
+/**
+ * What an execution finished with: its result, why the event does not carry the result, or the reason why there is none.
+ */
+export type CarriedEnd =
+  | { result: Json }
+  /** `too_large`: it has more than `LIMITS.eventResultBytes` bytes. */
+  | { omitted: 'too_large' }
+  | { message: string | null; category: string | null };
+
 /** An execution finished. */
 export interface CompletionEvent extends ExecutionEventBase {
   family: 'completion';
   type: CompletionEventType;
+  /** Null unless its task or lane asks for all events. */
+  end: Readonly<CarriedEnd> | null;
   /** The lease it finished under, if it had one. */
   leaseId: string | null;
   workerInstanceId: string | null;
@@ -203,7 +230,37 @@ export interface WorkerEvent extends EventBase {
   version: string | null;
 }
 
+interface ToldEventBase extends ExecutionEventBase {
+  family: 'execution';
+}
+
+interface RunningEventBase extends ToldEventBase {
+  leaseId: string;
+  workerInstanceId: string;
+}
+
+/** Something that is told only of executions whose task or lane asks for all events. */
+export type ExecutionEvent =
+  | (ToldEventBase & {
+      type: 'submitted';
+      priority: number;
+      /** The execution that spawned it. */
+      parentId: ExecutionId | null;
+      /** When it becomes claimable, if it was submitted with a delay. */
+      eligibleAtMs: number | null;
+    })
+  /** A step was recorded; not a sleep or a wait. Its value is not in the log. */
+  | (RunningEventBase & { type: 'step_finished'; name: string; key: string; durationMs: number | null })
+  | (RunningEventBase & { type: 'progress_reported'; percent: number | null; message: string | null });
+
 /** Any event. Read-only: several readers may share one object. */
 export type FeedEvent = Readonly<
-  LeaseHistoryEvent | CompletionEvent | SignalEvent | OperatorEvent | FlowEvent | TagEvent | WorkerEvent
+  | LeaseHistoryEvent
+  | CompletionEvent
+  | SignalEvent
+  | OperatorEvent
+  | FlowEvent
+  | TagEvent
+  | WorkerEvent
+  | ExecutionEvent
 >;

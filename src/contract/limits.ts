@@ -54,6 +54,8 @@ export const LIMITS = {
   /** Executions in one page of a list, and rows examined for it. */
   listPage: 1_000,
   listExamined: 20_000,
+  /** Executions with one tag that `settled` looks at. */
+  settledExamined: 200_000,
   /**
    * Of one `describe`: steps and the bytes of each value, children, waitpoints, attempts of the timeline and leases of each
    * entry in it, and attempts with the detail of their failure. The last ones are returned; of values, the beginning.
@@ -187,6 +189,8 @@ export const LIMITS = {
    * the log, which holds up to 256, so there may be 255 more.
    */
   eventPage: 256,
+  /** Bytes of a result, as JSON text, that a completion event carries where all events are asked for. */
+  eventResultBytes: 8_192,
   /** Events examined in one statement for those that match a filter. */
   eventsExamined: 5_000,
   /** Subscriptions of one engine. */

@@ -72,6 +72,16 @@ export interface ListPage {
   cursor: string | null;
 }
 
+/** Which executions must have finished, and how long to wait for them. */
+export interface SettledRequest {
+  /** Those that have all of these tags with these values. */
+  tags: Readonly<Record<string, string>>;
+  /** Default: of all namespaces. */
+  namespace?: string;
+  /** Stops the waiting, not the executions. */
+  signal?: AbortSignal;
+}
+
 /** The executions whose ids begin with a prefix: at most ten, the highest ids first. */
 export interface FoundExecutions {
   executions: ExecutionSummary[];
@@ -206,6 +216,18 @@ export interface TagsRequest {
 /** The tags after the change. */
 export type TagsOutcome = { outcome: 'set'; tags: Record<string, string> } | { outcome: 'not_found' };
 
+/** Which events are written about executions of a lane. */
+export const LANE_EVENTS = ['all', 'usual'] as const;
+/** `all`: also submits, steps, progress and results. `usual`: those only where the task asks for them. */
+export type LaneEvents = (typeof LANE_EVENTS)[number];
+
+/** The outcome of setting the events of a lane. `repeated`: nothing changed. `isNew`: the lane was never used before. */
+export interface LaneEventsOutcome {
+  outcome: 'set';
+  repeated: boolean;
+  isNew: boolean;
+}
+
 /** A lane: whether it is paused, and how much waits in it. */
 export interface LaneSnapshot {
   lane: string;
@@ -227,6 +249,8 @@ export interface LaneSnapshot {
   /** Per second, over the last minute or the last 5,000 executions of all lanes, whichever is shorter. */
   arrivalRate: number;
   completionRate: number;
+  /** Of executions that are submitted to it from now on. */
+  events: LaneEvents;
 }
 
 /** A page of lanes. */

@@ -40,4 +40,6 @@ export interface ExecutionPolicy {
   dedupWindow?: Duration;
   /** How long it is kept after it has finished. Default: the connection's `retention`. */
   retention?: Duration;
+  /** Also tells of its submit, its steps and its progress, and its completion carries the result. Default: not. */
+  events?: 'all';
 }

@@ -42,6 +42,11 @@ export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds 
   deadline?: Duration;
   /** How long it is kept after it has finished. Default: the connection's `retention`. */
   retention?: Duration;
+  /**
+   * `all`: the event feed also tells of its submit, its steps and its progress, and its completion carries the result.
+   * Default: as its lane says, usually not.
+   */
+  events?: 'all';
   /** The queue. Default `default`. */
   lane?: string;
   /** 0 to 9,000; higher runs first. Default 0. */
@@ -89,6 +94,7 @@ const taskOptions = shape<TaskOptions<never, never, never, never>>({
   timeout: checkedLater,
   deadline: checkedLater,
   retention: checkedLater,
+  events: checkedLater,
   lane: checkedLater,
   priority: checkedLater,
   capabilities: checkedLater,
@@ -155,13 +161,15 @@ function policyOf({
   retry,
   deadline,
   retention,
-}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention'>):
+  events,
+}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention' | 'events'>):
   ExecutionPolicy | undefined {
   return unlessEmpty(
     given({
       retry,
       deadline: optionalMs(deadline, 'options.deadline'),
       retention: optionalMs(retention, 'options.retention'),
+      events,
     }),
   );
 }

@@ -38,8 +38,9 @@ import type { EngineContext } from './kit/context.ts';
 import { bulk } from './operator/bulk.ts';
 import { explain } from './operator/explain.ts';
 import { find, shorten } from './operator/find.ts';
-import { listLanes, pauseLane, resumeLane } from './operator/lanes.ts';
+import { listLanes, pauseLane, resumeLane, setLaneEvents } from './operator/lanes.ts';
 import { list, listAttempts } from './operator/lists.ts';
+import { settled } from './operator/settled.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
 import { forgetWorker, listWorkers, registerWorker } from './operator/workers.ts';
 import type { Deliveries } from './signals/deliveries.ts';
@@ -162,6 +163,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       describe,
       result,
       wait: ({ ends }, id, options = {}) => ends.wait(id, options),
+      settled,
       list,
       find,
       shorten,
@@ -196,7 +198,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       issueToken,
       revokeTokens,
     },
-    lanes: { list: listLanes, pause: pauseLane, resume: resumeLane },
+    lanes: { list: listLanes, pause: pauseLane, resume: resumeLane, setEvents: setLaneEvents },
     workers: { list: listWorkers },
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },

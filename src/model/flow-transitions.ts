@@ -12,6 +12,7 @@ export const FLOW_TRANSITIONS = {
     attemptOutcome: null,
     leaseEvent: null,
     ...STILL,
+    executionEvent: 'submitted',
   },
   // The epoch grows, so that its entry in the queue no longer matches.
   block: {

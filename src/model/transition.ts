@@ -2,7 +2,12 @@
  * What a transition is: the situations it may start from, the one it leads to, what it counts and which events it owes.
  * The table itself is in transitions.ts.
  */
-import type { LeaseEventType, OperatorEventType, SignalEventType } from '../contract/events.ts';
+import type {
+  ExecutionEventType,
+  LeaseEventType,
+  OperatorEventType,
+  SignalEventType,
+} from '../contract/events.ts';
 import type { AttemptOutcome, AttemptState, BlockingReason } from '../contract/states.ts';
 import type { SituationName } from './situations.ts';
 
@@ -27,6 +32,8 @@ export interface Transition {
   operatorEvent: OperatorEventType | null;
   /** The event owed when it starts, changes or ends a wait for signals. */
   signalEvent: SignalEventType | null;
+  /** The event owed by an execution that asks for all events. */
+  executionEvent: ExecutionEventType | null;
   /** Which of the situation's blocking reasons it results in, where there are several. */
   blockingReason?: BlockingReason;
   /** 1 counts a replay, which also resets retries and reclaims to 0. */
@@ -45,4 +52,5 @@ export const STILL = {
   replayStep: 0,
   operatorEvent: null,
   signalEvent: null,
+  executionEvent: null,
 } as const;

@@ -48,6 +48,7 @@ export const TRANSITIONS = {
     attemptOutcome: null,
     leaseEvent: null,
     ...STILL,
+    executionEvent: 'submitted',
   },
   submit_delayed: {
     from: null,
@@ -56,6 +57,7 @@ export const TRANSITIONS = {
     attemptOutcome: null,
     leaseEvent: null,
     ...STILL,
+    executionEvent: 'submitted',
   },
   claim: {
     from: ['waiting'],

@@ -26,6 +26,7 @@ interface LegalMove {
   completion_event: string | null;
   operator_event: string | null;
   signal_event: string | null;
+  execution_event: string | null;
 }
 
 /** Installs or updates the assertions. The client must not be inside a transaction. */
@@ -65,6 +66,7 @@ function legalMoves(): LegalMove[] {
         completion_event: completionEventOf(transition),
         operator_event: transition.operatorEvent,
         signal_event: transition.signalEvent,
+        execution_event: transition.executionEvent,
       })),
     ),
   );

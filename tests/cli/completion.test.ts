@@ -30,7 +30,7 @@ describe('in bash', () => {
     [['appr'], ['approvals', 'approve']],
     [
       ['lanes', ''],
-      ['list', 'pause', 'resume', 'help'],
+      ['list', 'pause', 'resume', 'set-events', 'help'],
     ],
     [['lanes', 'pause', '--r'], ['--reason']],
     [['list', '--state', 'co'], ['completed']],

@@ -216,7 +216,7 @@ describe('flowfabric events tail', () => {
 
   it('names the families in its help', async () => {
     const { output } = await run('events', 'tail', '--help');
-    const families = 'lease, completion, signal, operator, flow, tag, worker';
+    const families = 'lease, completion, signal, operator, flow, tag, worker, execution';
     expect(output.replaceAll(/\s+/g, ' ')).toContain(`one of ${families};`);
   });
 

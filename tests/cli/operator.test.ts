@@ -206,6 +206,15 @@ describe('flowfabric lanes', () => {
     expect(after).toMatchObject({ next: 'flowfabric workers list', gates: expect.any(Array) });
   });
 
+  it('writes all events about a lane, or the usual ones', async () => {
+    const all = { exitCode: 0, output: 'told  events: all\n', errors: '' };
+    expect(await run('lanes', 'set-events', 'told', 'all')).toEqual(all);
+    expect((await run('lanes', 'set-events', 'told', 'all')).output).toBe('told  had events: all already\n');
+    expect(await run('lanes', 'set-events', 'told', 'some')).toMatchObject({ exitCode: 2, output: '' });
+    expect((await engine.lanes.list()).lanes.find(({ lane }) => lane === 'told')?.events).toBe('all');
+    expect((await run('lanes', 'set-events', 'told', 'usual')).output).toBe('told  events: usual\n');
+  });
+
   it('notes that a paused lane never had any work', async () => {
     const note = 'flowfabric: No work was ever submitted to lane emials.\n';
     const paused = await run('lanes', 'pause', 'emials');
@@ -245,6 +254,7 @@ describe('flowfabric describe', () => {
     const { output } = await run('describe', id, '--attempts');
     expect(output).toMatch(/^ {2}deadline +\d{4}-.*Z$/m);
     expect(output).toMatch(/^ {2}replays +1$/m);
+    expect(output).toMatch(/^ {2}attempts +2 \(0 retries, 0 leases lost since the last replay\)$/m);
     expect(output).toMatch(/1\. failed by w-1, begun \S+Z, took \d+m?s: first \(permanent\)/);
     expect(output).toMatch(/2\. running by w-1, begun \S+Z$/m);
     const json = JSON.parse((await run('describe', id, '--attempts', '--json')).output) as object;

@@ -216,6 +216,7 @@ function operatorCalls({ ended }: Known): OddCall[] {
       'executions.list',
       { filter: { states: ['failed'], failure: { category: 'c', contains: 'x' }, endedFromMs: 1 }, limit: 5 },
     ],
+    ['executions.settled', { tags: { nobody: 'has-it' }, namespace: 'n' }],
     ['executions.find', '01890a5d'],
     ['executions.shorten', [ID]],
     ['executions.listAttempts', ID, { before: 5, limit: 5 }],
@@ -226,6 +227,7 @@ function operatorCalls({ ended }: Known): OddCall[] {
     ['lanes.list', { limit: 5 }],
     ['lanes.pause', 'odd', NOTE],
     ['lanes.resume', 'odd'],
+    ['lanes.setEvents', 'odd', 'usual'],
     ['executions.bulk', { verb: 'cancel', ...NOTE, filter: FILTER, chunk: 5, dryRun: 'on' }],
   ];
 }

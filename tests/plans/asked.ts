@@ -17,6 +17,7 @@ import { listCancellingFlows, readFlowWork } from '../../src/engine/flows/work.s
 import { readHeld, readHolders } from '../../src/engine/database/held.ts';
 import { isCommitted, isSessionGone, nameTransaction } from '../../src/engine/database/inside.ts';
 import { findExecutions, readNeighbours } from '../../src/engine/operator/find.sql.ts';
+import { findOpen } from '../../src/engine/operator/settled.sql.ts';
 import { readLanes } from '../../src/engine/operator/lanes.sql.ts';
 import { listAttemptRows } from '../../src/engine/operator/lists.sql.ts';
 import { readStanding } from '../../src/engine/database/migrations/migration-plan.ts';
@@ -56,6 +57,7 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
   await listAttemptRows(database, key, { before: MANY, limit: MANY });
   await findExecutions(database, { from: key.uuid, to: key.uuid, partition: PARTITION }, MANY);
   await flowReads.readFlowHeads(database, { from: key.uuid, to: key.uuid, partition: null }, MANY);
+  await findOpen(database, { tag: ['team', 'plans'], tags: { team: 'plans' }, namespace: null }, MANY);
   await readNeighbours(database, [key.uuid]);
   await readSnapshot(database, key);
   await readOutcomes(database, [key.uuid]);

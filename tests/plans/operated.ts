@@ -6,6 +6,7 @@ import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/engine/database/database.ts';
 import type { ExecutionKey, ExpectedKey } from '../../src/engine/executions/executions.sql.ts';
 import { cancelExecutions } from '../../src/engine/executions/taking.sql.ts';
+import { findOpen } from '../../src/engine/operator/settled.sql.ts';
 import { changePriorities, replayExecutions, setTags } from '../../src/engine/operator/verbs.sql.ts';
 import { listDueTimers, sweepGrants } from '../../src/engine/executions/due.sql.ts';
 import { forgetExecutions, forgetKeys } from '../../src/engine/upkeep/retention.sql.ts';
@@ -91,6 +92,7 @@ export async function walkOperated(
   await calls.complete(await claimBatch(database, routes, each));
   await calls.replay(own, 'start');
   await calls.label(own, 'one');
+  await findOpen(database, { tag: ['label', 'one'], tags: { label: 'one' }, namespace: null }, each);
   await client.query(`UPDATE ff_lane SET paused = true WHERE lane = 'default'`);
   await claimBatch(database, routes, 1);
   await client.query(`UPDATE ff_lane SET paused = false WHERE lane = 'default'`);

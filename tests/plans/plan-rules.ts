@@ -87,11 +87,11 @@ export const EXCEPTIONS: readonly Exception[] = [
     reason:
       'expands what one worker offers, or the children one execution waits for: the list is in the row itself',
   })),
-  {
-    within: 'ff_pause_lane',
+  ...['ff_pause_lane', 'ff_set_lane_events'].map((within) => ({
+    within,
     node: / on ff_lane(?:_\w+)?$/,
     reason: 'counts lanes, up to a fixed limit, when one is new',
-  },
+  })),
   ...[
     'ff_judge_signals',
     'ff_time_out_suspended',
@@ -132,6 +132,11 @@ export const EXCEPTIONS: readonly Exception[] = [
     within,
     node: /^(?:Bitmap )?Index (?:Only )?Scan on ff_lane_paused$/,
     reason: 'which lanes are paused: an index that is mostly empty',
+  })),
+  ...['ff_submit', 'ff_traits_in_lanes'].map((within) => ({
+    within,
+    node: /^(?:Bitmap )?Index (?:Only )?Scan on ff_lane_telling$/,
+    reason: 'which lanes have all events: an index that is mostly empty',
   })),
   ...['ff_submit', 'ff_forget'].map((within) => ({
     within,

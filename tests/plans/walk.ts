@@ -16,6 +16,7 @@ import { walkFollowed } from './followed.ts';
 import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
+import { walkAskedEvents } from './asked-events.ts';
 import { walkAlone } from './alone.ts';
 import { walkRouted } from './routed.ts';
 import { walkTold } from './told.ts';
@@ -152,6 +153,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await settleUnknown(walker);
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
   await walkOperated(database, client, each);
+  await walkAskedEvents(database, each);
   await walkTold(database, client);
   await walkWritten(database);
   await walkJoined(database, client);

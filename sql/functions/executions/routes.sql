@@ -171,7 +171,7 @@ BEGIN
   v_lanes := ARRAY(
     SELECT l.lane FROM ff_lane l
     LEFT JOIN LATERAL (SELECT true AS found FROM ff_route WHERE lane = l.lane LIMIT 1) r ON true
-    WHERE NOT l.paused AND l.renewal_events AND l.created_at_ms < ff_now_ms() - p_margin_ms AND r.found IS NULL
+    WHERE NOT l.paused AND l.renewal_events AND NOT l.all_events AND l.created_at_ms < ff_now_ms() - p_margin_ms AND r.found IS NULL
     ORDER BY l.lane LIMIT p_limit FOR UPDATE OF l SKIP LOCKED);
   -- A separate statement: a route created before the lane was locked must be visible.
   DELETE FROM ff_lane WHERE lane = ANY (ARRAY(

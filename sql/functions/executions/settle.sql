@@ -118,9 +118,9 @@ BEGIN
   RETURN v_logged;
 END $$;
 
--- Writes the events a transition owes.
+-- Writes the events a transition owes. p_ends: what completions carry.
 CREATE OR REPLACE FUNCTION ff_settle_events(
-  t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint
+  t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint, p_ends jsonb[]
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -136,7 +136,7 @@ BEGIN
     v_logged := ff_tell_locked('lease', t.lease_event, p_now, v_leased, v_owners);
   END IF;
   IF t.terminal_outcome <> 'none' THEN
-    v_logged := ff_tell_locked('completion', t.terminal_outcome::text, p_now, p_rows, NULL);
+    v_logged := ff_tell_locked('completion', t.terminal_outcome::text, p_now, p_rows, p_ends);
   END IF;
   IF t.operator_event IS NOT NULL THEN
     v_logged := ff_tell_locked('operator', t.operator_event, p_now, p_rows, p_details, t.attempt_step, t.epoch_step);
@@ -309,7 +309,8 @@ BEGIN
         p_failures, v_renewals);
     END IF;
   END IF;
-  v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now);
+  v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now,
+    CASE WHEN v_ends AND v_traits & 16 <> 0 THEN ff_carried_ends(t, p_rows, p_results, p_messages, p_categories) END);
   IF v_traits & 1 <> 0 AND t.replay_step = 0 THEN
     -- A lease's time limit ends with the lease, a deadline with the execution; most would be due much later. A timer
     -- that is being fired is not waited for: two firings could deadlock, and it will be discarded.

@@ -32,9 +32,11 @@ END $$;
 
 -- What the policy says about an execution that is going to have more than its row, as bits of ff_execution.traits:
 --   1  it has limits of time, and so it may have timers of them
+--  16  all its events are told (also where the lane says so)
 CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
-  RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END;
+  RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END
+    + CASE WHEN p_policy ? 'events' THEN 16 ELSE 0 END;
 END $$;
 
 -- Whether a payload is kept beside the row of its execution. Up to about this size, a row and an index entry of its own
@@ -146,6 +148,7 @@ DECLARE
   v_limits bigint[];
   v_retains bigint[];
   v_traits smallint[];
+  v_all_traits smallint;
   v_holders uuid[];
   -- Of p_ids: those that exist already, or whose key another execution holds.
   v_known uuid[] := '{}';
@@ -168,9 +171,14 @@ BEGIN
          array_agg(t -> 'tags' ORDER BY ord),
          array_agg((t #>> '{policy,timeout_policy,execution_deadline_ms}')::bigint ORDER BY ord),
          array_agg((t #>> '{policy,timeout_policy,attempt_timeout_ms}')::bigint ORDER BY ord),
-         array_agg((t #>> '{policy,retention_ms}')::bigint ORDER BY ord), array_agg(ff_traits_of(t -> 'policy') ORDER BY ord)
-  INTO v_template_routes, v_namespaces, v_priorities, v_policies, v_tags, v_deadlines, v_limits, v_retains, v_traits
-  FROM jsonb_array_elements(p_templates) WITH ORDINALITY e(t, ord);
+         array_agg((t #>> '{policy,retention_ms}')::bigint ORDER BY ord), array_agg(traits ORDER BY ord), bit_or(traits)
+  INTO v_template_routes, v_namespaces, v_priorities, v_policies, v_tags, v_deadlines, v_limits, v_retains, v_traits, v_all_traits
+  FROM (SELECT t, ord, ff_traits_of(t -> 'policy') AS traits
+        FROM jsonb_array_elements(p_templates) WITH ORDINALITY e(t, ord) OFFSET 0) e;
+  IF EXISTS (SELECT 1 FROM ff_lane WHERE all_events) THEN
+    v_traits := ff_traits_in_lanes(v_traits, p_routes, p_templates);
+    v_all_traits := 16;
+  END IF;
   v_policy_ids := ff_known_policies(v_policies);
   IF p_keys IS NOT NULL THEN
     v_holders := ff_take_keys(ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord)
@@ -237,6 +245,10 @@ BEGIN
     WHERE ff_is_listed_tag(t.key) AND CASE WHEN cardinality(v_known) = 0 THEN true
                                            WHEN u.id IN (SELECT unnest(v_known)) THEN false ELSE true END;
   END IF;
+  IF v_all_traits & 16 <> 0 THEN
+    PERFORM ff_tell_submits(s, v_now, p_ids, p_partitions, p_delays, v_known, p_parent, p_flow, p_template_ordinals, v_traits,
+      v_template_routes, v_namespaces, v_tags, v_priorities);
+  END IF;
   IF p_channel IS NOT NULL AND cardinality(v_known) < cardinality(p_ids) THEN
     -- A notification holds 8,000 bytes; when the routes do not fit, it names all of them.
     PERFORM pg_notify(p_channel, jsonb_strip_nulls(jsonb_build_object(
@@ -271,11 +283,13 @@ DECLARE
   v_deadline bigint := v_now + (p_policy #>> '{timeout_policy,execution_deadline_ms}')::bigint;
   v_route integer;
   v_policy integer;
+  v_traits smallint;
 BEGIN
   SELECT (SELECT route_id FROM ff_route
           WHERE lane = p_lane AND kind = p_kind AND capabilities = p_capabilities AND usable_until_ms > v_now),
-         (SELECT policy_id FROM ff_policy WHERE hash = md5(p_policy::text)::uuid)
-  INTO v_route, v_policy;
+         (SELECT policy_id FROM ff_policy WHERE hash = md5(p_policy::text)::uuid),
+         ff_traits_of(p_policy) | coalesce((SELECT 16 FROM ff_lane WHERE lane = p_lane AND all_events), 0)
+  INTO v_route, v_policy, v_traits;
   IF v_route IS NULL THEN RETURN NULL; END IF;
   SELECT * INTO STRICT s FROM ff_transition
   WHERE transition = CASE WHEN v_due IS NULL THEN 'submit' ELSE 'submit_delayed' END;
@@ -288,7 +302,7 @@ BEGIN
     (p_policy #>> '{timeout_policy,attempt_timeout_ms}')::bigint, (p_policy ->> 'retention_ms')::bigint, s.lifecycle_phase,
     s.ownership_state, s.eligibility_state, s.blocking_reason, s.terminal_outcome, s.attempt_state, v_policy,
     CASE WHEN v_policy IS NULL THEN p_policy END, p_tags,
-    CASE WHEN ff_is_large(p_payload) THEN NULL ELSE coalesce(p_payload, 'null') END, ff_traits_of(p_policy));
+    CASE WHEN ff_is_large(p_payload) THEN NULL ELSE coalesce(p_payload, 'null') END, v_traits);
   IF ff_is_large(p_payload) THEN
     INSERT INTO ff_payload (execution_id, partition_key, payload) VALUES (p_id, p_partition, p_payload);
   END IF;
@@ -306,6 +320,10 @@ BEGIN
   IF p_tags <> '{}' THEN
     INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
     SELECT key, value, v_now, p_id, p_partition FROM jsonb_each_text(p_tags) WHERE ff_is_listed_tag(key);
+  END IF;
+  IF v_traits & 16 <> 0 THEN
+    PERFORM ff_tell_submits(s, v_now, ARRAY[p_id], ARRAY[p_partition], ARRAY[p_delay], '{}', NULL, NULL, '{1}', ARRAY[v_traits],
+      ARRAY[v_route], ARRAY[p_namespace], ARRAY[p_tags], ARRAY[p_priority]);
   END IF;
   RETURN v_route;
 END $$;

@@ -102,3 +102,25 @@ BEGIN
   END IF;
   RETURN false;
 END $$;
+
+-- Whether what is submitted to the lane from now on tells all its events. An unused lane can be set while there are fewer
+-- than p_max lanes; one with all events is never forgotten.
+CREATE OR REPLACE FUNCTION ff_set_lane_events(p_lane text, p_all boolean, p_max integer)
+RETURNS TABLE (changed boolean, is_refused boolean, is_new boolean) LANGUAGE plpgsql
+SET enable_seqscan = off SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_known boolean := EXISTS (SELECT 1 FROM ff_lane WHERE lane = p_lane);
+BEGIN
+  IF NOT v_known AND NOT p_all THEN
+    RETURN QUERY SELECT false, false, true;
+    RETURN;
+  END IF;
+  IF NOT v_known AND (SELECT count(*) FROM (SELECT 1 FROM ff_lane LIMIT p_max) l) >= p_max THEN
+    RETURN QUERY SELECT false, true, false;
+    RETURN;
+  END IF;
+  INSERT INTO ff_lane AS l (lane, all_events) VALUES (p_lane, p_all)
+  ON CONFLICT (lane) DO UPDATE SET all_events = excluded.all_events WHERE l.all_events <> excluded.all_events;
+  RETURN QUERY SELECT FOUND, false, NOT v_known;
+END $$;

@@ -2,19 +2,21 @@
 -- Each is fenced by the lease; a handler whose lease is gone changes nothing.
 
 -- Which of the named leases are the caller's and alive, by their place in the arrays. Until this transaction ends they
--- cannot end, but can be renewed. One lease may be named many times, and an old one beside its successor.
+-- cannot end, but can be renewed. One lease may be named many times, and an old one beside its successor. p_marked: the
+-- place of an execution that asks for all events is negative, so that its caller need not look for that.
 CREATE OR REPLACE FUNCTION ff_share_leases(
-  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[]
+  p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_marked boolean DEFAULT false
 ) RETURNS bigint[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
   RETURN ARRAY(
     SELECT ord FROM (
-      SELECT u.ord, l.lease_expires_at_ms > ff_now_ms() AS alive
+      SELECT CASE WHEN p_marked AND l.traits & 16 <> 0 THEN -u.ord ELSE u.ord END AS ord,
+             l.lease_expires_at_ms > ff_now_ms() AS alive
       FROM (SELECT * FROM unnest(p_ids, p_partitions, p_attempts, p_epochs) WITH ORDINALITY u(id, part, att, ep, ord)
             ORDER BY id OFFSET 0) u
       CROSS JOIN LATERAL (
-        SELECT lease_expires_at_ms FROM ff_execution
+        SELECT lease_expires_at_ms, traits FROM ff_execution
         WHERE execution_id = u.id AND partition_key = u.part AND attempt_index = u.att AND lease_epoch = u.ep
           AND claim_no IS NOT NULL
         FOR KEY SHARE) l OFFSET 0) s
@@ -59,13 +61,18 @@ DECLARE
   v_all boolean;
   v_refused bigint[];
   v_new text[];
+  v_told bigint[];
 BEGIN
   PERFORM ff_require_read_committed();
   IF p_transaction IS NOT NULL THEN
     PERFORM ff_require_transaction(p_transaction);
     PERFORM ff_limit_silence(p_ids);
   END IF;
-  v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs);
+  v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs, true);
+  IF 0 > ANY (v_held) THEN
+    v_told := ARRAY(SELECT -ord FROM unnest(v_held) ord WHERE ord < 0);
+    v_held := ARRAY(SELECT abs(ord) FROM unnest(v_held) ord);
+  END IF;
   v_all := cardinality(v_held) = cardinality(p_ids);
   v_now := ff_now_ms();
   WITH inserted AS (
@@ -78,6 +85,15 @@ BEGIN
     WHERE CASE WHEN v_all THEN true ELSE ord = ANY (v_held) END ORDER BY id, n, y
     ON CONFLICT DO NOTHING RETURNING concat_ws('/', execution_id, name, key) AS step)
   SELECT array_agg(step) INTO v_new FROM inserted;
+  IF v_told IS NOT NULL AND v_new IS NOT NULL THEN
+    PERFORM ff_tell_running('step_finished', v_now, p_ids, p_partitions, p_attempts, p_epochs,
+      -- A step that one call records twice is told of once.
+      ARRAY(SELECT min(ord) FROM unnest(v_told) ord
+            WHERE p_kinds[ord] = 'step' AND concat_ws('/', p_ids[ord], p_names[ord], p_keys[ord]) = ANY (v_new)
+            GROUP BY p_ids[ord], p_names[ord], p_keys[ord] ORDER BY 1),
+      ARRAY(SELECT jsonb_strip_nulls(jsonb_build_object('name', n, 'key', y, 'duration_ms', d))
+            FROM unnest(p_names, p_keys, p_durations) WITH ORDINALITY u(n, y, d, ord) ORDER BY ord));
+  END IF;
   RETURN QUERY
   SELECT u.ord, u.id, 'recorded', NOT coalesce(concat_ws('/', u.id, u.n, u.y) = ANY (v_new), false), NULL::text,
          NULL::text, NULL::bigint, s.kind::text, s.value,
@@ -136,9 +152,17 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 #variable_conflict use_column
 DECLARE
   v_held bigint[];
+  v_told bigint[];
 BEGIN
   PERFORM ff_require_read_committed();
-  v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs);
+  v_held := ff_share_leases(p_ids, p_partitions, p_attempts, p_epochs, true);
+  IF 0 > ANY (v_held) THEN
+    v_told := ARRAY(SELECT -ord FROM unnest(v_held) ord WHERE ord < 0);
+    v_held := ARRAY(SELECT abs(ord) FROM unnest(v_held) ord);
+    PERFORM ff_tell_running('progress_reported', ff_now_ms(), p_ids, p_partitions, p_attempts, p_epochs, v_told,
+      ARRAY(SELECT jsonb_strip_nulls(jsonb_build_object('percent', percent, 'message', message))
+            FROM unnest(p_percents, p_messages) WITH ORDINALITY u(percent, message, ord) ORDER BY ord));
+  END IF;
   INSERT INTO ff_progress (execution_id, partition_key, reported_at_ms, percent, message)
   SELECT id, part, ff_now_ms(), percent, message
   FROM unnest(p_ids, p_partitions, p_percents, p_messages) WITH ORDINALITY u(id, part, percent, message, ord)

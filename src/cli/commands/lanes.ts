@@ -4,7 +4,7 @@
  */
 import type { Connection } from '../../connect/connection.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { LaneSnapshot } from '../../contract/operations.ts';
+import { LANE_EVENTS, type LaneEvents, type LaneSnapshot } from '../../contract/operations.ts';
 import { BY_OPTION, type CommandSpec } from '../command.ts';
 import { laneLines } from '../drawing/lane.ts';
 import { EXIT } from '../exit-codes.ts';
@@ -47,6 +47,16 @@ export const lanes: CommandSpec = {
       arguments: [LANE_ARGUMENT],
       examples: ['flowfabric lanes resume mail'],
       action: resume,
+    },
+    {
+      name: 'set-events',
+      summary: 'write all events about what is submitted to a lane, or the usual ones',
+      description:
+        'Set which events are written about executions that are submitted to a lane from now on: all of them, or the ' +
+        'usual ones. All includes submits, steps, progress and results.',
+      arguments: [LANE_ARGUMENT, ['<events>', 'all or usual', LANE_EVENTS]],
+      examples: ['flowfabric lanes set-events mail all'],
+      action: setEvents,
     },
   ],
 };
@@ -96,6 +106,14 @@ async function pause(session: Session, options: PauseOptions, lane: string): Pro
 async function resume(session: Session, _options: object, lane: string): Promise<number> {
   const answer = await withEngine(session, { listen: 'off' }, (engine) => engine.lanes.resume(lane));
   printResult(session, lane, answer, 'was not paused');
+  return EXIT.ok;
+}
+
+async function setEvents(session: Session, _options: object, lane: string, events: string): Promise<number> {
+  const answer = await withEngine(session, { listen: 'off' }, (engine) =>
+    engine.lanes.setEvents(lane, events as LaneEvents),
+  );
+  printResult(session, lane, { ...answer, outcome: `events: ${events}` }, `had events: ${events} already`);
   return EXIT.ok;
 }
 

@@ -4,6 +4,7 @@
  */
 import type {
   CompletionEvent,
+  ExecutionEvent,
   FeedEvent,
   FlowEvent,
   LeaseHistoryEvent,
@@ -92,6 +93,27 @@ function detailOf(event: FeedEvent): string {
     }
     case 'worker':
       return `${event.workerId}${event.version === null ? '' : ` ${event.version}`}`;
+    case 'execution':
+      return executionDetail(event);
+  }
+}
+
+function executionDetail(event: ExecutionEvent): string {
+  switch (event.type) {
+    case 'submitted': {
+      const { eligibleAtMs, occurredAtMs, parentId } = event;
+      const delay =
+        eligibleAtMs === null ? '' : `, delayed for ${shortDuration(eligibleAtMs - occurredAtMs)}`;
+      return `priority ${event.priority}${delay}${parentId === null ? '' : `, by ${parentId}`}`;
+    }
+    case 'step_finished': {
+      const key = event.key === '' ? '' : ` (${event.key})`;
+      return `${event.name}${key}${event.durationMs === null ? '' : `, took ${shortDuration(event.durationMs)}`}`;
+    }
+    case 'progress_reported':
+      return [event.percent === null ? null : `${event.percent} %`, event.message]
+        .filter((part) => part !== null)
+        .join(', ');
   }
 }
 
@@ -113,8 +135,10 @@ function leaseDetail(event: LeaseHistoryEvent): string {
   }
 }
 
-function completionDetail({ workerInstanceId, attemptIndex }: CompletionEvent): string {
-  return workerInstanceId === null ? '' : `attempt ${attemptIndex + 1} on ${workerInstanceId}`;
+function completionDetail({ workerInstanceId, attemptIndex, end }: CompletionEvent): string {
+  const where = workerInstanceId === null ? '' : `attempt ${attemptIndex + 1} on ${workerInstanceId}`;
+  if (end === null || 'omitted' in end) return where;
+  return `${where}: ${'result' in end ? JSON.stringify(end.result) : (end.message ?? '')}`;
 }
 
 function signalDetail(event: SignalEvent): string {

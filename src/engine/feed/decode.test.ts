@@ -110,7 +110,7 @@ const OF_EXECUTIONS: [string, string, Detail, object][] = [
       'completion',
       type,
       null,
-      { leaseId: LEASE, workerInstanceId: 'w1' },
+      { leaseId: LEASE, workerInstanceId: 'w1', end: null },
     ],
   ),
   [

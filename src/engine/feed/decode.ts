@@ -9,7 +9,9 @@ import {
   COMPLETION_EVENTS,
   WORKER_EVENTS,
   type CompletionEvent,
+  type CarriedEnd,
   type EventBase,
+  type ExecutionEvent,
   type ExecutionEventBase,
   type FeedEvent,
   type FlowEvent,
@@ -21,6 +23,7 @@ import {
 } from '../../contract/events.ts';
 import { CANCEL_FLOW_POLICIES } from '../../contract/flows.ts';
 import { formatExecutionId } from '../../contract/ids.ts';
+import type { Json } from '../../contract/json.ts';
 import { SIGNAL_EFFECTS } from '../../contract/signals.ts';
 import type { StoredEvent } from './events.sql.ts';
 
@@ -48,6 +51,8 @@ function toEvent(row: StoredEvent): FeedEvent {
       return tagEvent(row);
     case 'worker':
       return workerEvent(row);
+    case 'execution':
+      return executionEvent(row);
     default:
       throw undecodable(row, 'this version does not know its family');
   }
@@ -101,7 +106,58 @@ function completionEvent(row: StoredEvent): CompletionEvent {
     // Its lease, if a worker had one.
     leaseId: row.workerInstanceId === null ? null : leaseIdOf(row.uuid!, row.leaseEpoch!),
     workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
+    end: carriedEnd(row, type),
   });
+}
+
+function carriedEnd(row: StoredEvent, type: CompletionEvent['type']): Readonly<CarriedEnd> | null {
+  const { detail } = row;
+  if (detail === null) return null;
+  if (type !== 'success')
+    return Object.freeze({
+      message: textOrNull(row, detail['message'], 'message'),
+      category: textOrNull(row, detail['category'], 'category'),
+    });
+  if ('result' in detail) return Object.freeze({ result: detail['result'] as Json });
+  return Object.freeze({ omitted: word(row, detail['omitted'], 'omitted', ['too_large']) });
+}
+
+function executionEvent(row: StoredEvent): ExecutionEvent {
+  const { type, detail } = row;
+  const base = Object.assign(ofExecution(row), { family: 'execution' as const });
+  switch (type) {
+    case 'submitted': {
+      const parent = textOrNull(row, detail?.['parent'], 'parent');
+      return Object.assign(base, {
+        type,
+        priority: whole(row, detail?.['priority'], 'priority'),
+        parentId: parent === null ? null : formatExecutionId(row.partition!, parent),
+        eligibleAtMs: wholeOrNull(row, detail?.['eligible_at_ms'], 'eligible_at_ms'),
+      });
+    }
+    case 'step_finished':
+      return Object.assign(base, underLease(row), {
+        type,
+        name: text(row, detail?.['name'], 'name'),
+        key: text(row, detail?.['key'], 'key'),
+        durationMs: wholeOrNull(row, detail?.['duration_ms'], 'duration_ms'),
+      });
+    case 'progress_reported':
+      return Object.assign(base, underLease(row), {
+        type,
+        percent: numberOrNull(row, detail?.['percent'], 'percent'),
+        message: textOrNull(row, detail?.['message'], 'message'),
+      });
+    default:
+      throw unknownType(row);
+  }
+}
+
+function underLease(row: StoredEvent): { leaseId: string; workerInstanceId: string } {
+  return {
+    leaseId: leaseIdOf(text(row, row.uuid, 'execution_id'), whole(row, row.leaseEpoch, 'lease_epoch')),
+    workerInstanceId: text(row, row.workerInstanceId, 'worker_instance_id'),
+  };
 }
 
 function signalEvent(row: StoredEvent): SignalEvent {
@@ -290,6 +346,12 @@ function whole(row: StoredEvent, value: unknown, key: string): number {
 
 function wholeOrNull(row: StoredEvent, value: unknown, key: string): number | null {
   return value === undefined || value === null ? null : whole(row, value, key);
+}
+
+function numberOrNull(row: StoredEvent, value: unknown, key: string): number | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value !== 'number') throw malformed(row, key);
+  return value;
 }
 
 function textList(row: StoredEvent, value: unknown, key: string): readonly string[] {

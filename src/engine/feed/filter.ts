@@ -6,6 +6,7 @@ import { decodeCursor } from '../../contract/cursor.ts';
 import {
   COMPLETION_EVENTS,
   EVENT_FAMILIES,
+  EXECUTION_EVENTS,
   FLOW_EVENTS,
   LEASE_EVENTS,
   OPERATOR_EVENTS,
@@ -30,6 +31,7 @@ const TYPES: Record<EventFamily, readonly string[]> = {
   flow: FLOW_EVENTS,
   tag: TAG_EVENTS,
   worker: WORKER_EVENTS,
+  execution: EXECUTION_EVENTS,
 };
 /** A filter may name every type. */
 const MAX_TYPES = Object.values(TYPES).flat().length;

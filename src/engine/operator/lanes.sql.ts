@@ -22,24 +22,36 @@ export interface LaneNote {
   reason: string | null;
 }
 
-/** What a pause did. */
-export interface LanePause {
-  /** The lane was not paused before. */
+/** What a call did to a lane. */
+export interface LaneChange {
+  /** It was not so before. */
   changed: boolean;
   isNew: boolean;
   /** The lane is unknown, and the limit of lanes is reached. */
   isRefused: boolean;
 }
 
-const PAUSE = columnsOf<LanePause>()('changed', 'isNew', 'isRefused');
+const CHANGE = columnsOf<LaneChange>()('changed', 'isNew', 'isRefused');
 
 /** A lane can be paused before its first use. One that is already paused keeps its note. */
-export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<LanePause> {
+export async function pauseLane(database: Database, lane: string, note: LaneNote): Promise<LaneChange> {
   const rows = await run(database, {
     doing: 'pausing a lane',
-    columns: PAUSE,
-    text: `SELECT ${PAUSE.list} FROM ${database.prefix}ff_pause_lane($1, $2, $3, $4)`,
+    columns: CHANGE,
+    text: `SELECT ${CHANGE.list} FROM ${database.prefix}ff_pause_lane($1, $2, $3, $4)`,
     params: [lane, note.by, note.reason, LIMITS.lanes],
+    repeatable: 'yes',
+  });
+  return rows[0]!;
+}
+
+/** Of executions that are submitted to the lane from now on. */
+export async function setLaneEvents(database: Database, lane: string, isAll: boolean): Promise<LaneChange> {
+  const rows = await run(database, {
+    doing: 'setting the events of a lane',
+    columns: CHANGE,
+    text: `SELECT ${CHANGE.list} FROM ${database.prefix}ff_set_lane_events($1, $2, $3)`,
+    params: [lane, isAll, LIMITS.lanes],
     repeatable: 'yes',
   });
   return rows[0]!;
@@ -70,6 +82,7 @@ const LANE = columns<LaneSnapshot>({
     - least(d.ready_at_ms, o.ready_at_ms), 0) END`,
   arrivalRate: 'coalesce(arrivals.rate, 0)::float8',
   completionRate: 'coalesce(completions.rate, 0)::float8',
+  events: `CASE WHEN p.all_events THEN 'all' ELSE 'usual' END`,
 });
 const LISTED = withColumns(
   LANE,
@@ -116,7 +129,7 @@ SELECT greatest(CASE WHEN count(*) < $4::integer THEN $3::bigint ELSE (SELECT no
 const LANES = `
 WITH clock AS MATERIALIZED (SELECT s.ff_now_ms() AS now_ms),
 page AS MATERIALIZED (
-  SELECT lane, paused, paused_at_ms, paused_by, pause_reason FROM s.ff_lane WHERE lane > $1::text ORDER BY lane LIMIT $2::bigint),
+  SELECT lane, paused, paused_at_ms, paused_by, pause_reason, all_events FROM s.ff_lane WHERE lane > $1::text ORDER BY lane LIMIT $2::bigint),
 share AS MATERIALIZED (
   SELECT least($5::bigint, ${PAGE_ENTRIES_EXAMINED} / greatest(count(*), 1)) AS entries FROM page),
 leases AS MATERIALIZED (

@@ -2,10 +2,22 @@
  * Lanes for operators: list, pause and resume. Claims read in the database which lanes are paused, so a pause takes
  * effect with its commit; what processes cache about lanes only saves queries, and is refreshed here.
  */
-import { parsed } from '../../contract/shape/kinds.ts';
+import { choice, parsed } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import type { LaneOutcome, LanePage } from '../../contract/operations.ts';
-import { pauseLane as pauseRow, readLanes, resumeLane as resumeRow } from './lanes.sql.ts';
+import {
+  LANE_EVENTS,
+  type LaneEvents,
+  type LaneEventsOutcome,
+  type LaneOutcome,
+  type LanePage,
+} from '../../contract/operations.ts';
+import {
+  pauseLane as pauseRow,
+  readLanes,
+  resumeLane as resumeRow,
+  setLaneEvents as setEvents,
+  type LaneChange,
+} from './lanes.sql.ts';
 import { refuse, shape } from '../../contract/shape/shape.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
@@ -27,6 +39,8 @@ const pauseNote = shape<{ reason?: string; by?: string }>({
   by: actorName.optional(),
 });
 
+const laneEvents = choice(LANE_EVENTS);
+
 export async function listLanes(
   context: EngineContext,
   request: { limit?: number; cursor?: string } = {},
@@ -45,10 +59,26 @@ export async function pauseLane(
   laneName.check(lane, 'lane');
   const { by = 'operator', reason = null } = pauseNote.check(note, 'note', '');
   const row = await pauseRow(context.database, lane, { by, reason });
-  if (row.isRefused)
-    refuse('lane', `is a new lane, and the limit of ${LIMITS.lanes} lanes is reached`, 'too_many');
+  refuseIfMany(row);
   await relearn(context);
   return { outcome: 'paused', repeated: !row.changed, isNew: row.isNew };
+}
+
+/** Read in the database by every submit, so it takes effect with its commit. */
+export async function setLaneEvents(
+  context: EngineContext,
+  lane: string,
+  events: LaneEvents,
+): Promise<LaneEventsOutcome> {
+  laneName.check(lane, 'lane');
+  const row = await setEvents(context.database, lane, laneEvents.check(events, 'events') === 'all');
+  refuseIfMany(row);
+  return { outcome: 'set', repeated: !row.changed, isNew: row.isNew };
+}
+
+function refuseIfMany({ isRefused }: LaneChange): void {
+  if (!isRefused) return;
+  refuse('lane', `is a new lane, and the limit of ${LIMITS.lanes} lanes is reached`, 'too_many');
 }
 
 export async function resumeLane(context: EngineContext, lane: string): Promise<LaneOutcome> {

@@ -59,6 +59,13 @@ const KNOWN_STATES = [...Object.keys(SOURCES_OF_STATE), ...Object.keys(ENDS)] as
 const knownState = choice(KNOWN_STATES);
 const time = whole(0, Number.MAX_SAFE_INTEGER);
 
+/** Tags that executions can be found by. */
+export const findableTags = tagsOf(LIMITS.filterTerms, 1).and((tags) => {
+  const kept = TRACE_TAGS.find((key) => key in tags);
+  if (kept === undefined) return undefined;
+  return faultAt(`.${kept}`, fault('is reserved for tracing: executions cannot be found by it'));
+});
+
 export const executionFilter = shape<ExecutionFilter>({
   states: listOf(
     new Kind<PublicState>((state) =>
@@ -72,13 +79,7 @@ export const executionFilter = shape<ExecutionFilter>({
   namespace: namespaceName.optional(),
   lane: laneName.optional(),
   kind: kindName.optional(),
-  tags: tagsOf(LIMITS.filterTerms, 1)
-    .and((tags) => {
-      const kept = TRACE_TAGS.find((key) => key in tags);
-      if (kept === undefined) return undefined;
-      return faultAt(`.${kept}`, fault('is reserved for tracing: executions cannot be found by it'));
-    })
-    .optional(),
+  tags: findableTags.optional(),
   parentId: parsed.optional(),
   createdFromMs: time.optional(),
   createdBeforeMs: time.optional(),

@@ -127,6 +127,16 @@ describe('a commit', () => {
     );
   });
 
+  it('is refused without the events that an execution asks for', async () => {
+    const id = await raw.submit();
+    const copied = `INSERT INTO ff_execution SELECT (jsonb_populate_record(e, jsonb_build_object(
+      'execution_id', $2::uuid, 'traits', 16))).* FROM ff_execution e WHERE execution_id = $1`;
+    expect(await refusalOf(copied, [id, randomUUID()])).toEqual({
+      code: 'FFA01',
+      message: expect.stringMatching(/submit owes 1 events submitted, which was not written/),
+    });
+  });
+
   it('is refused without the event of a lease that was granted', async () => {
     await expectRefused(await raw.submit(), RUNNING, /claim owes one lease event acquired of epoch 1/);
   });

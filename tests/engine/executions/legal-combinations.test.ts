@@ -5,6 +5,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   COMPLETION_EVENTS,
+  EXECUTION_EVENTS,
   FLOW_EVENTS,
   LEASE_EVENTS,
   OPERATOR_EVENTS,
@@ -144,6 +145,7 @@ describe('the transition table', () => {
         lease_event: row.leaseEvent,
         operator_event: row.operatorEvent,
         signal_event: row.signalEvent,
+        execution_event: row.executionEvent,
         leaves_suspension: leavesSuspension(row),
         stream_close: streamCloseOf(row),
         epoch_step: row.epochStep,
@@ -167,6 +169,7 @@ describe('the events of the log', () => {
       tag: TAG_EVENTS,
       flow: FLOW_EVENTS,
       worker: WORKER_EVENTS,
+      execution: EXECUTION_EVENTS,
     };
     const types = [...new Set(Object.values(known).flat()), 'toString', ''];
     // Only test schemas check them.

@@ -3,7 +3,7 @@
  * read surface: SQL readers use `retry_policy.max_retries`.
  */
 import type { ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
-import { list, refusedAs, string, whole } from '../../../contract/shape/kinds.ts';
+import { choice, list, refusedAs, string, whole } from '../../../contract/shape/kinds.ts';
 import { duration, msOf, type Duration } from '../../../contract/shape/duration.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { shape, type Kind } from '../../../contract/shape/shape.ts';
@@ -20,6 +20,7 @@ interface StoredPolicy {
   max_replay_count?: number;
   dedup_window_ms?: number;
   retention_ms?: number;
+  events?: 'all';
 }
 
 const limit = duration(LIMITS.delayMs, 1);
@@ -39,6 +40,7 @@ export const executionPolicy: Kind<ExecutionPolicy> = refusedAs(
     maxReplays: whole(0, LIMITS.maxReplays).optional(),
     dedupWindow: limit.optional(),
     retention: duration(LIMITS.delayMs).optional(),
+    events: choice(['all'] as const).optional(),
   }),
 );
 
@@ -59,6 +61,7 @@ function storedPolicy(policy: ExecutionPolicy): StoredPolicy {
     max_replay_count: policy.maxReplays,
     dedup_window_ms: optionalMs(policy.dedupWindow),
     retention_ms: optionalMs(policy.retention),
+    events: policy.events,
   });
 }
 
