@@ -54,6 +54,13 @@ CREATE TYPE ff_claimable AS (
   payloads jsonb[]
 );
 
+CREATE TYPE ff_keyed AS (
+  outcome text,
+  holder uuid,
+  replaced uuid,
+  worker_instance_id text
+);
+
 CREATE TYPE ff_locked AS (
   ordinal integer,
   execution_id uuid,
@@ -693,6 +700,15 @@ CREATE TABLE ff_idempotency (
 ) WITH (fillfactor=90);
 CREATE INDEX ff_idempotency_expired ON ff_idempotency USING btree (expires_at_ms);
 
+CREATE TABLE ff_key (
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace text NOT NULL,
+  key text NOT NULL,
+  CONSTRAINT ff_key_pkey PRIMARY KEY (namespace, key, partition_key)
+) WITH (fillfactor=90);
+CREATE INDEX ff_key_execution ON ff_key USING btree (execution_id);
+
 CREATE TABLE ff_lane (
   lane text NOT NULL,
   paused boolean DEFAULT false NOT NULL,
@@ -1189,7 +1205,7 @@ CREATE TABLE ff_worker (
 -- function ff_adopt_members(p_flow uuid, p_partition smallint, p_revision bigint, p_ids uuid[], p_names text[])
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 119a56f216aba3906cf137b572552af8
+--   md5 1247b81e59ecb5a2eeaeed484225dfa3
 
 -- function ff_advance(p_ended uuid[], p_locked uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
@@ -1254,12 +1270,17 @@ CREATE TABLE ff_worker (
 -- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[])
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c862920efefecdc7866a61f97a557074
+--   md5 13e8d6d7d6ac44232a21a473da22f3ec
 
 -- function ff_cancel_flow(p_flow uuid, p_partition smallint, p_policy text, p_reason text, p_actor text)
 --   returns TABLE(outcome text, flow_outcome text, policy text, was_open boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 08ccd32d95514d3e69bc78c69c5c8171
+
+-- function ff_cancel_locked(p_rows ff_locked[], p_reason text, p_actor text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 890cbf3e781616d673780a0deb39491e
 
 -- function ff_cancel_members(p_flow uuid, p_limit integer)
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
@@ -1509,7 +1530,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9c150373c8d5dc7ed2ad177b7815ad8a
+--   md5 f1670dc3d2e5d1744737faae567cad7f
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1519,7 +1540,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4a764b96ed949eab759a08bb20cf1f54
+--   md5 f6a6f2a55c7a922644313f07dc72831e
 
 -- function ff_forget_lanes(p_margin_ms bigint, p_limit integer)
 --   returns bigint
@@ -1556,6 +1577,11 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 4bd31f875d01fa16c5727b9d542579d1
 
+-- function ff_give_keys(p_namespaces text[], p_keys text[], p_if_exists text[], p_ids uuid[], p_partitions smallint[], p_routes integer[])
+--   returns ff_keyed[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 6007c34fb9203d2a1db0de1156cf3ada
+
 -- function ff_given_up_by(p_given_up bigint[], p_epoch bigint)
 --   returns text
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -1569,7 +1595,7 @@ CREATE TABLE ff_worker (
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c877d39bce4581be207092a385415cf7
+--   md5 d9f63bc3098dc921fa2c03d4d6a28882
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -1656,6 +1682,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ac98c76df1b87d2c6e1eb82f8bf71f6c
 
+-- function ff_keeps_key(p_row ff_locked)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 727d257ee59aeca8025b7851914f1c88
+
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
@@ -1731,6 +1762,16 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 0ba25fdd949478a209b4b266e020b981
 
+-- function ff_lock_forgotten_keys(p_ids uuid[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 74ccaf9d4b1947f4110a64c87562a0b5
+
+-- function ff_lock_holders(p_holders uuid[], p_replace boolean[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 1cf35d6fa609d8248fb61a2a5aca6375
+
 -- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'::uuid[])
 --   returns ff_locked[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1805,6 +1846,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 d52fa20cdf73aef4405d432623f285c0
+
+-- function ff_move_idempotency(p_namespaces text[], p_keys text[], p_partitions smallint[], p_ids uuid[], p_keyed ff_keyed[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0b9826ecd5084a7dd070c6f0862753e7
 
 -- function ff_names_of_routes(p_routes integer[])
 --   returns json
@@ -1959,7 +2005,7 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9a4e7bc743456d1393078789b1a38448
+--   md5 334479decbc504ee3230745899f3e865
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
@@ -2161,15 +2207,15 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 de14daabde4df1dab50e74a2b7b29902
 
--- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
---   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
+-- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text, p_own_keys text[] DEFAULT NULL::text[], p_if_exists text[] DEFAULT NULL::text[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 2126f3a447e9162d06f41510e533abc5
+--   md5 221a6f2bb0ac0bcb9d3401d03876eaa8
 
--- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
---   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
+-- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer, p_own_keys text[], p_if_exists text[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3760f9e2f493eb7cac3bf214e5d39680
+--   md5 cd174705fb36d9e144822550943ec548
 
 -- function ff_submit_flow(p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -2214,7 +2260,7 @@ CREATE TABLE ff_worker (
 -- function ff_take_keys(p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e9b596c557eeb2d0a419cc28b9609745
+--   md5 4287eac4cd84fbab3e36a7fff1685ce7
 
 -- function ff_take_message(p_id uuid, p_wait jsonb)
 --   returns jsonb

@@ -76,6 +76,7 @@ export type {
   ExecutionHandle,
   SubmittedExecution,
   TaskCallOptions,
+  TaskKeyOptions,
   TaskSubmitOptions,
 } from './connect/tasks.ts';
 export type { FlowHandle, FlowRun, FlowSubmitOptions } from './connect/flows.ts';
@@ -134,6 +135,9 @@ export type {
   ExecutionEnd,
   ExecutionResult,
   ExecutionSnapshot,
+  IfExists,
+  KeyedExecution,
+  KeyOptions,
   LeaseSnapshot,
   OperatorNote,
   RevokeOutcome,

@@ -60,6 +60,26 @@ CREATE TABLE ff_child_wait (
   PRIMARY KEY (execution_id) INCLUDE (partition_key)
 );
 
+-- Which execution a key names: the open one, or the last that has ended, while it is kept. Executions without a key have no
+-- row, and one whose key another has taken has none any more.
+CREATE TABLE ff_key (
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace     text NOT NULL,
+  key           text NOT NULL,
+  PRIMARY KEY (namespace, key, partition_key)
+) WITH (fillfactor = 90);
+CREATE INDEX ff_key_execution ON ff_key (execution_id);
+
+-- What became of one submit with a key. holder: the execution the key names from now on; replaced: the one that was cancelled
+-- for it, and the worker that lost its lease.
+CREATE TYPE ff_keyed AS (
+  outcome            text,
+  holder             uuid,
+  replaced           uuid,
+  worker_instance_id text
+);
+
 -- In which order a handler was handed the ends of what it had asked for: later runs are handed the same order. A row replaces what the
 -- rows before it say from its place on. Handlers that ask for one thing at a time have none.
 CREATE TABLE ff_end_order (

@@ -30,6 +30,7 @@ const BY_CODE: Partial<Record<ErrorCode, number>> = {
   invalid_cursor: EXIT.usage,
   signing_not_configured: EXIT.usage,
   idempotency_key_reused: EXIT.refused,
+  key_of_another_task: EXIT.refused,
   invalid_token: EXIT.refused,
   not_found: EXIT.notFound,
   unavailable: EXIT.unavailable,

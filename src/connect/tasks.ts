@@ -4,7 +4,14 @@
  */
 import { durationMs, type Duration } from '../contract/shape/duration.ts';
 import { ExecutionFailed } from '../contract/errors.ts';
-import type { ExecutionEnd, SubmitRequest, SubmitResult, WaitOptions } from '../contract/executions.ts';
+import type {
+  ExecutionEnd,
+  IfExists,
+  KeyOptions,
+  SubmitRequest,
+  SubmitResult,
+  WaitOptions,
+} from '../contract/executions.ts';
 import type { Json } from '../contract/json.ts';
 import type { SqlExecutor } from '../contract/transactions.ts';
 import type { Executions, Streams as StreamGroup } from '../contract/connection.ts';
@@ -25,8 +32,19 @@ export interface TaskSubmitOptions extends TaskTerms {
   delay?: Duration;
   /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   executionId?: string;
-  /** Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. */
+  /**
+   * Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. Beside a
+   * `key` it is meant under that key.
+   */
   idempotencyKey?: string;
+  /** Names the execution within its namespace: no two that are open have the same, and `byKey` finds it. */
+  key?: string;
+  /**
+   * With `key`: what to do when it names an execution that has not finished. `attach`: return that one (`attached`), or
+   * throw `key_of_another_task`. `refuse`: submit nothing (`refused`). `replace`: cancel that one in the same commit
+   * (`replaced`); the old handler may run until it is told. Default `attach`.
+   */
+  ifExists?: IfExists;
 }
 
 /** Options of one submit call. */
@@ -49,6 +67,12 @@ export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> {
   result(options?: WaitOptions): Promise<Out>;
   /** Waits until it has finished and returns its outcome, whatever it is. */
   wait(options?: WaitOptions): Promise<ExecutionEnd>;
+}
+
+/** Where to look for a key, and which task it should be of. */
+export interface TaskKeyOptions<AnyOf> extends KeyOptions {
+  /** Gives the handle the types of its contract. The key of an execution of another task is refused. */
+  task?: AnyOf;
 }
 
 /** An execution as its submit returns it. */
@@ -76,6 +100,14 @@ export interface TaskClient {
     task: Task<In, Parsed, Made, Out, Streams>,
     executionId: string,
   ): ExecutionHandle<Out, Streams>;
+  /**
+   * Returns a handle on the execution that a key names: the open one, otherwise the last that finished, while it is
+   * kept. Null when there is none. Throws `key_of_another_task` when it is not of the given task.
+   */
+  byKey<In, Parsed, Made, Out = Json, Streams extends StreamKinds = NoStreams>(
+    key: string,
+    options?: TaskKeyOptions<Task<In, Parsed, Made, Out, Streams>>,
+  ): Promise<ExecutionHandle<Out, Streams> | null>;
 }
 
 /** The groups that are used here. */
@@ -92,6 +124,8 @@ const taskFields = {
   delay: parsed.optional(),
   executionId: parsed.optional(),
   idempotencyKey: parsed.optional(),
+  key: parsed.optional(),
+  ifExists: parsed.optional(),
 };
 const taskSubmitOptions = shape<TaskSubmitOptions>(taskFields);
 const submitOptions = shape<TaskSubmitOptions & TaskCallOptions>({
@@ -99,6 +133,7 @@ const submitOptions = shape<TaskSubmitOptions & TaskCallOptions>({
   executor: parsed.optional(),
   hint: parsed.optional(),
 });
+const keyOptions = shape<TaskKeyOptions<unknown>>({ namespace: parsed.optional(), task: parsed.optional() });
 const itemList = list(parsed, LIMITS.submitBatch);
 
 /** Submits carry the active span in their tags, so that the trace continues in the worker. */
@@ -131,8 +166,21 @@ export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName 
       checkTask(task);
       return handleOf(groups, task, executionId as ExecutionId) as never;
     },
+    async byKey(key, options = {}) {
+      keyOptions.check(options, 'options');
+      const { task, namespace } = options;
+      if (task !== undefined) checkTask(task);
+      const found = await groups.executions.byKey(key, namespace === undefined ? {} : { namespace });
+      if (found === null) return null;
+      if (task !== undefined && found.kind !== task.name)
+        refuse('key', `names an execution of ${found.kind}, not of ${task.name}`, 'key_of_another_task');
+      return handleOf(groups, task ?? NO_TASK, found.executionId) as never;
+    },
   };
 }
+
+/** Stands for the task of an execution that is only known by its key. */
+const NO_TASK: Pick<AnyTask, 'streams'> = { streams: undefined };
 
 function callOptions({
   executor,
@@ -166,7 +214,11 @@ async function toRequest(
   };
 }
 
-function handleOf(groups: TaskGroups, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
+function handleOf(
+  groups: TaskGroups,
+  task: Pick<AnyTask, 'streams'>,
+  executionId: ExecutionId,
+): ExecutionHandle<Json> {
   const wait = (options: WaitOptions = {}) => groups.executions.wait(executionId, options);
   return {
     executionId,

@@ -8,6 +8,8 @@ import type {
   CancelOutcome,
   ExecutionEnd,
   ExecutionResult,
+  KeyedExecution,
+  KeyOptions,
   OperatorNote,
   RevokeOutcome,
   RevokeRequest,
@@ -102,6 +104,11 @@ export interface Executions {
     executionId: string,
     options?: DescribeOptions<Part>,
   ): Promise<DescribedExecution<Part> | null>;
+  /**
+   * Returns the execution that a key names: the open one, otherwise the last that finished, while it is kept. Null when
+   * there is none.
+   */
+  byKey(key: string, options?: KeyOptions): Promise<KeyedExecution | null>;
   /** Returns the outcome of an execution, or `pending` while it has none. */
   result(executionId: string): Promise<ExecutionResult>;
   /** Waits until the execution has finished and returns its outcome. Notified, not polled. Throws `not_found`. */

@@ -19,6 +19,8 @@ export const ERROR_CODES = {
     'a cursor is beyond the last event: it is from another database, or this one was restored to an earlier time',
   undecodable_event: 'an event in the log is unknown to this version; the message names its position',
   idempotency_key_reused: 'an idempotency key already stands for a different request',
+  key_of_another_task: 'a key names an execution of another task',
+  key_not_here: 'children and members of a flow cannot have keys',
   not_found: 'nothing with this id exists',
   route_limit_reached: 'the number of distinct lane, kind and capability combinations is at its limit',
   retry_transaction: "the caller's own transaction must be rolled back and tried again; `sqlState` says why",

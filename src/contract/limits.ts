@@ -50,6 +50,8 @@ export const LIMITS = {
   failureCauses: 8,
   reasonBytes: 1_024,
   idempotencyKeyBytes: 256,
+  /** Bytes of the key that names an execution. */
+  keyBytes: 256,
   maxReplays: 1_000,
   /** Executions in one page of a list, and rows examined for it. */
   listPage: 1_000,

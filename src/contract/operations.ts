@@ -185,6 +185,8 @@ export type ReplayOutcome = { executionId: ExecutionId } & (
   | { outcome: 'replayed'; replayCount: number }
   | { outcome: 'not_terminal'; lifecyclePhase: LifecyclePhase }
   | { outcome: 'replays_exhausted'; replayCount: number }
+  /** Another execution has its key now. */
+  | { outcome: 'key_taken' }
   | { outcome: 'moved' }
   | { outcome: 'not_found' }
 );

@@ -23,6 +23,7 @@ import { cancel } from './executions/cancel.ts';
 import { claim } from './executions/claiming/claim.ts';
 import { watch } from './executions/claiming/watch.ts';
 import type { Endings } from './executions/endings.ts';
+import { byKey } from './executions/keys.ts';
 import { renew, revokeLease } from './executions/leases.ts';
 import { result, serverTimeMs } from './executions/reads.ts';
 import type { DefaultPolicy } from './executions/submitting/check-request.ts';
@@ -161,6 +162,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     executions: {
       submit: submitOneOrMany(submits),
       describe,
+      byKey,
       result,
       wait: ({ ends }, id, options = {}) => ends.wait(id, options),
       settled,

@@ -61,6 +61,9 @@ export interface Batch {
   uuids?: readonly string[];
   /** Each has a key made from this, which expires at once. */
   keys?: string;
+  /** The beginning of the keys that name them, and what to do where they name others. */
+  ownKeys?: string;
+  ifExists?: 'attach' | 'refuse' | 'replace';
   policy?: object;
   /** Default: a small one, for every other a large one. */
   payload?: string;
@@ -91,6 +94,10 @@ export function submitCall(batch: Batch): SubmitCall {
     payload: batch.payload ?? (index % 2 === 0 ? '{"work": 1}' : LARGE_PAYLOAD),
     idempotency:
       batch.keys === undefined ? null : { key: `${batch.keys}-${index}`, bodyHash: '00', windowMs: -1 },
+    own:
+      batch.ownKeys === undefined
+        ? null
+        : { key: `${batch.ownKeys}-${index}`, ifExists: batch.ifExists ?? 'attach' },
   }));
   const routes = kinds.map((kind) => ({ lane: 'default', kind, capabilities: ['cpu'] }));
   const templateOrdinals = rows.map(

@@ -33,6 +33,8 @@ END $$;
 -- What the policy says about an execution that is going to have more than its row, as bits of ff_execution.traits:
 --   1  it has limits of time, and so it may have timers of them
 --  16  all its events are told (also where the lane says so)
+-- and what is not of the policy:
+--   2  it was submitted with a key
 CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
   RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END
@@ -78,21 +80,23 @@ BEGIN
     END IF;
   END LOOP;
   WITH free AS MATERIALIZED (
-    SELECT u.n, u.k, u.id, decode(u.h, 'hex') AS hash, u.w
-    FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids) u(n, k, h, w, id)
+    SELECT u.n, u.k, u.part, u.id, decode(u.h, 'hex') AS hash, u.w
+    FROM unnest(p_namespaces, p_keys, p_hashes, p_windows, p_ids, p_partitions) u(n, k, h, w, id, part)
     CROSS JOIN LATERAL (
       SELECT execution_id FROM ff_idempotency
-      WHERE namespace = u.n AND key = u.k AND execution_id <> u.id AND expires_at_ms <= v_now OFFSET 0) i
+      WHERE namespace = u.n AND key = u.k AND partition_key = u.part AND execution_id <> u.id AND expires_at_ms <= v_now
+      OFFSET 0) i
     LEFT JOIN LATERAL (
       SELECT lifecycle_phase FROM ff_execution WHERE execution_id = i.execution_id OFFSET 0) e ON true
     WHERE e.lifecycle_phase IS NULL OR e.lifecycle_phase = 'terminal')
   UPDATE ff_idempotency i SET execution_id = f.id, body_hash = f.hash, expires_at_ms = v_now + f.w
-  FROM free f WHERE i.namespace = f.n AND i.key = f.k;
+  FROM free f WHERE i.namespace = f.n AND i.key = f.k AND i.partition_key = f.part;
   SELECT array_agg(i.execution_id ORDER BY u.ord), min(u.ord) FILTER (WHERE i.body_hash <> decode(u.h, 'hex'))
   INTO v_holders, v_faulty
-  FROM unnest(p_namespaces, p_keys, p_hashes) WITH ORDINALITY u(n, k, h, ord)
+  FROM unnest(p_namespaces, p_keys, p_hashes, p_partitions) WITH ORDINALITY u(n, k, h, part, ord)
   LEFT JOIN LATERAL (
-    SELECT execution_id, body_hash FROM ff_idempotency WHERE namespace = u.n AND key = u.k OFFSET 0) i ON true;
+    SELECT execution_id, body_hash FROM ff_idempotency
+    WHERE namespace = u.n AND key = u.k AND partition_key = u.part OFFSET 0) i ON true;
   IF v_faulty IS NOT NULL THEN
     RAISE EXCEPTION 'an idempotency key stands for another request' USING ERRCODE = 'FF005', DETAIL = v_faulty::text;
   END IF;
@@ -117,14 +121,20 @@ END $$;
 -- p_transaction: the caller's transaction they belong to, or NULL when they are a transaction of their own.
 -- p_parent: the execution to notify when these end. p_keys, p_hashes, p_windows: idempotency keys, the hash of the
 -- request each stands for and how long it is valid, or NULL when there are none. existing_id holds a taken key.
+-- p_own_keys, p_if_exists: the keys that are to name them, and what to do where one names an open execution; or NULL. Such
+-- a row returns `attached`, `refused` or `replaced`, with that execution as existing_id; one that was replaced is
+-- also returned, as `cancelled`.
 -- p_patience_ms: how long to wait for a key or id that another transaction holds.
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
   p_parent uuid DEFAULT NULL, p_keys text[] DEFAULT NULL,
   p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL,
-  p_patience_ms integer DEFAULT NULL, p_transaction text DEFAULT NULL
-) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
+  p_patience_ms integer DEFAULT NULL, p_transaction text DEFAULT NULL, p_own_keys text[] DEFAULT NULL,
+  p_if_exists text[] DEFAULT NULL
+) RETURNS TABLE (
+  execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text
+) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
 -- A long transaction may hold a key or an id; releasing the connection is better than waiting with it.
@@ -149,7 +159,10 @@ DECLARE
   v_retains bigint[];
   v_traits smallint[];
   v_all_traits smallint;
+  -- By row, when one has a key.
+  v_spaces text[];
   v_holders uuid[];
+  v_keyed ff_keyed[];
   -- Of p_ids: those that exist already, or whose key another execution holds.
   v_known uuid[] := '{}';
   v_tried uuid[];
@@ -162,7 +175,7 @@ BEGIN
   IF array_position(v_routes, NULL) IS NOT NULL THEN
     -- What was already written for the flow must be rolled back; the retry finds this out before it writes.
     IF p_flow IS NOT NULL THEN RAISE EXCEPTION 'the term of a route has ended' USING ERRCODE = '40001'; END IF;
-    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::uuid;
+    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::uuid, NULL;
     RETURN;
   END IF;
   IF p_patience_ms IS NOT NULL THEN PERFORM set_config('lock_timeout', p_patience_ms::text, true); END IF;
@@ -180,10 +193,25 @@ BEGIN
     v_all_traits := 16;
   END IF;
   v_policy_ids := ff_known_policies(v_policies);
+  IF p_keys IS NOT NULL OR p_own_keys IS NOT NULL THEN
+    v_spaces := ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord) ORDER BY ord);
+  END IF;
   IF p_keys IS NOT NULL THEN
-    v_holders := ff_take_keys(ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord)
-                                    ORDER BY ord), p_keys, p_hashes, p_windows, p_ids, p_partitions);
+    v_holders := ff_take_keys(v_spaces, p_keys, p_hashes, p_windows, p_ids, p_partitions);
     v_known := ARRAY(SELECT id FROM unnest(p_ids, v_holders) u(id, holder) WHERE holder <> id);
+  END IF;
+  IF p_own_keys IS NOT NULL THEN
+    v_keyed := ff_give_keys(v_spaces,
+      ARRAY(SELECT CASE WHEN holder <> id THEN NULL ELSE own END
+            FROM unnest(p_ids, v_holders, p_own_keys) WITH ORDINALITY u(id, holder, own, ord) ORDER BY ord),
+      p_if_exists, p_ids, p_partitions,
+      ARRAY(SELECT v_template_routes[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord) ORDER BY ord));
+    IF p_keys IS NOT NULL THEN PERFORM ff_move_idempotency(v_spaces, p_keys, p_partitions, p_ids, v_keyed); END IF;
+    SELECT array_agg(coalesce(k.holder, u.holder) ORDER BY u.ord),
+           coalesce(array_agg(u.id) FILTER (WHERE u.holder <> u.id OR k.outcome IN ('duplicate', 'attached', 'refused')), '{}')
+    INTO v_holders, v_known
+    FROM unnest(p_ids, v_holders) WITH ORDINALITY u(id, holder, ord)
+    CROSS JOIN LATERAL (SELECT (v_keyed[u.ord]).* OFFSET 0) k;
   END IF;
   -- Without ON CONFLICT, which would look up every row first and write one more record for each: an id that exists
   -- already is rare. In that case the insert is rolled back and repeated for the others.
@@ -200,9 +228,10 @@ BEGIN
              CASE WHEN blocked THEN b.blocking_reason WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END,
              s.terminal_outcome, s.attempt_state, p_parent, p_flow, v_policy_ids[of],
              CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of],
-             CASE WHEN ff_is_large(payload) THEN NULL ELSE coalesce(payload, 'null') END, v_traits[of]
-      FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked, p_payloads)
-        u(id, part, of, delay, blocked, payload)
+             CASE WHEN ff_is_large(payload) THEN NULL ELSE coalesce(payload, 'null') END,
+             CASE WHEN own IS NULL THEN v_traits[of] ELSE v_traits[of] | 2::smallint END
+      FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked, p_payloads, p_own_keys)
+        u(id, part, of, delay, blocked, payload, own)
       WHERE id <> ALL (v_known) ORDER BY id;
       EXIT;
     EXCEPTION WHEN unique_violation THEN
@@ -257,11 +286,18 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT u.id,
-         CASE WHEN cardinality(v_known) = 0 THEN 'submitted'
+         CASE WHEN p_own_keys IS NOT NULL AND (v_keyed[u.ord]).outcome IN ('attached', 'refused', 'replaced')
+                THEN (v_keyed[u.ord]).outcome
+              WHEN cardinality(v_known) = 0 THEN 'submitted'
               WHEN u.id IN (SELECT unnest(v_known)) THEN 'duplicate' ELSE 'submitted' END,
-         v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END, nullif(u.holder, u.id)
+         v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END,
+         CASE WHEN p_own_keys IS NULL THEN nullif(u.holder, u.id) ELSE coalesce((v_keyed[u.ord]).replaced, nullif(u.holder, u.id)) END,
+         NULL
   FROM unnest(p_ids, p_template_ordinals, p_delays, v_holders) WITH ORDINALITY u(id, of, delay, holder, ord)
   ORDER BY u.ord;
+  RETURN QUERY
+  SELECT k.replaced, 'cancelled', NULL::integer, NULL::bigint, NULL::uuid, k.worker_instance_id
+  FROM unnest(v_keyed) k WHERE k.replaced IS NOT NULL;
 END $$;
 
 -- Submits one execution without a key, which most single calls do: the same rows as ff_submit writes, from single values
@@ -332,8 +368,11 @@ END $$;
 -- block the others.
 CREATE OR REPLACE FUNCTION ff_submit_each(
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],
-  p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer
-) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
+  p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer, p_own_keys text[],
+  p_if_exists text[]
+) RETURNS TABLE (
+  execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text
+) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
@@ -341,19 +380,20 @@ DECLARE
   v_template jsonb;
 BEGIN
   IF ff_has_unknown_route(p_routes) THEN
-    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::uuid;
+    RETURN QUERY SELECT NULL::uuid, 'unknown_route', NULL::integer, NULL::bigint, NULL::uuid, NULL;
     RETURN;
   END IF;
   FOR i IN 1..cardinality(p_ids) LOOP
     v_template := p_templates -> (p_template_ordinals[i] - 1);
     BEGIN
       RETURN QUERY
-      SELECT coalesce(s.execution_id, p_ids[i]), s.outcome, s.route_id, s.due_in_ms, s.existing_id
+      SELECT coalesce(s.execution_id, p_ids[i]), s.outcome, s.route_id, s.due_in_ms, s.existing_id, s.worker_instance_id
       FROM ff_submit(jsonb_build_array(p_routes -> ((v_template ->> 'route')::integer - 1)),
         jsonb_build_array(v_template || '{"route": 1}'), p_ids[i:i], p_partitions[i:i], '{1}', p_delays[i:i], p_payloads[i:i], NULL,
-        p_keys => p_keys[i:i], p_hashes => p_hashes[i:i], p_windows => p_windows[i:i], p_patience_ms => p_patience_ms) s;
+        p_keys => p_keys[i:i], p_hashes => p_hashes[i:i], p_windows => p_windows[i:i], p_patience_ms => p_patience_ms,
+        p_own_keys => p_own_keys[i:i], p_if_exists => p_if_exists[i:i]) s;
     EXCEPTION WHEN lock_not_available THEN
-      RETURN QUERY SELECT p_ids[i], 'held', NULL::integer, NULL::bigint, NULL::uuid;
+      RETURN QUERY SELECT p_ids[i], 'held', NULL::integer, NULL::bigint, NULL::uuid, NULL;
     END;
   END LOOP;
 END $$;

@@ -48,7 +48,7 @@ BEGIN
   WITH decided AS MATERIALIZED (
     SELECT r AS row, e.terminal_outcome, e.replay_count,
            v_now + (e.policy #>> '{timeout_policy,execution_deadline_ms}')::bigint AS deadline,
-           e.replay_count < coalesce((e.policy ->> 'max_replay_count')::integer, p_default_max)
+           e.replay_count < coalesce((e.policy ->> 'max_replay_count')::integer, p_default_max) AND ff_keeps_key(r)
              AND (p_epochs IS NULL OR r.lease_epoch = p_epochs[r.ordinal]) AS again
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (
@@ -79,6 +79,7 @@ BEGIN
               WHEN u.id IN (SELECT execution_id FROM unnest(v_again)) THEN 'replayed'
               WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
               WHEN e.lifecycle_phase <> 'terminal' THEN 'not_terminal'
+              WHEN e.traits & 2 <> 0 AND NOT EXISTS (SELECT FROM ff_key k WHERE k.execution_id = u.id) THEN 'key_taken'
               ELSE 'replays_exhausted' END,
          e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, e.replay_count,
          e.deadline_at_ms - v_now

@@ -15,6 +15,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   v_now bigint := ff_now_ms();
   v_locked uuid[];
+  v_disputed uuid[];
   v_gone uuid[];
   v_kept uuid[];
   v_begun uuid[];
@@ -29,6 +30,10 @@ BEGIN
   CROSS JOIN LATERAL (
     SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part
     FOR UPDATE SKIP LOCKED) e;
+  v_disputed := ff_lock_forgotten_keys(v_locked);
+  IF cardinality(v_disputed) > 0 THEN
+    SELECT array_agg(id) INTO v_locked FROM unnest(v_locked) id WHERE id <> ALL (v_disputed);
+  END IF;
   IF v_locked IS NULL THEN RETURN; END IF;
   -- Only flows nobody is changing: a transaction that changes one may wait for the locks taken here.
   v_flows := ARRAY(
@@ -77,6 +82,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
+  DELETE FROM ff_key WHERE execution_id = ANY (v_gone);
   PERFORM ff_forget_members(v_gone);
   DELETE FROM ff_stream_summary WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_stream_meta WHERE execution_id = ANY (v_gone);
@@ -133,21 +139,22 @@ DECLARE
   v_now bigint := ff_now_ms();
   v_namespaces text[];
   v_keys text[];
+  v_partitions smallint[];
   v_gone tid[];
   v_kept tid[];
 BEGIN
   PERFORM ff_require_read_committed();
-  SELECT array_agg(namespace), array_agg(key) INTO v_namespaces, v_keys
-  FROM (SELECT namespace, key FROM ff_idempotency WHERE expires_at_ms <= v_now
+  SELECT array_agg(namespace), array_agg(key), array_agg(partition_key) INTO v_namespaces, v_keys, v_partitions
+  FROM (SELECT namespace, key, partition_key FROM ff_idempotency WHERE expires_at_ms <= v_now
         ORDER BY expires_at_ms LIMIT p_limit FOR UPDATE SKIP LOCKED) k;
   -- Read again in a later statement than the one that locked them: these versions count.
   SELECT array_agg(i.tid) FILTER (WHERE coalesce(e.lifecycle_phase, 'terminal') = 'terminal'),
          array_agg(i.tid) FILTER (WHERE e.lifecycle_phase <> 'terminal')
   INTO v_gone, v_kept
-  FROM unnest(v_namespaces, v_keys) u(n, k)
+  FROM unnest(v_namespaces, v_keys, v_partitions) u(n, k, part)
   CROSS JOIN LATERAL (
     SELECT ctid AS tid, execution_id FROM ff_idempotency
-    WHERE namespace = u.n AND key = u.k AND expires_at_ms <= v_now OFFSET 0) i
+    WHERE namespace = u.n AND key = u.k AND partition_key = u.part AND expires_at_ms <= v_now OFFSET 0) i
   LEFT JOIN LATERAL (
     SELECT lifecycle_phase FROM ff_execution WHERE execution_id = i.execution_id OFFSET 0) e ON true;
   UPDATE ff_idempotency SET expires_at_ms = v_now + p_again_ms WHERE ctid = ANY (v_kept);

@@ -5,7 +5,8 @@
 import type { ReplayOutcome, ReplayRequest } from '../../contract/operations.ts';
 import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, readReason, targetOf, type BulkOptions } from '../bulk.ts';
 import { actOnIds } from '../by-ids.ts';
-import { AN_ID, BY_OPTION, IDS_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
+import { IDS_ARGUMENT } from '../by-key.ts';
+import { AN_ID, BY_OPTION, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import type { Span } from '../style.ts';
 import type { Session } from '../session.ts';
@@ -79,6 +80,8 @@ function wordsOf(answer: ReplayOutcome): Span {
       return [`not replayed: it has not ended (${answer.lifecyclePhase})`, 'warn'];
     case 'replays_exhausted':
       return [`not replayed: its policy allows no more than ${answer.replayCount} replays`, 'warn'];
+    case 'key_taken':
+      return ['not replayed: another execution has its key now', 'warn'];
     case 'moved':
       return ['not replayed: it changed meanwhile', 'warn'];
     case 'not_found':

@@ -50,6 +50,7 @@ export function pageLines(
     ...(name === executionId ? [] : [labelled('id', executionId)]),
     ...waitRows(execution, nowMs),
     labelled('task', printable(execution.kind)),
+    ...(execution.key === null ? [] : [labelled('key', printable(execution.key))]),
     labelled('place', placeOf(execution)),
     ...tagRow(execution.tags),
     ...timeRows(execution),

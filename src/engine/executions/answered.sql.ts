@@ -9,6 +9,9 @@ import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
 export type Done =
   | 'submitted'
   | 'duplicate'
+  | 'attached'
+  | 'refused'
+  | 'replaced'
   | 'fired'
   | 'discarded'
   | 'delayed'
@@ -48,6 +51,7 @@ export type NotDone =
   | 'no_active_lease'
   | 'moved'
   | 'not_terminal'
+  | 'key_taken'
   | 'replays_exhausted'
   | 'not_eligible'
   | 'held'

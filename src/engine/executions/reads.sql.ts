@@ -63,6 +63,7 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   parentId: idText('e.partition_key', 'e.parent_id'),
   // A flow and its members have one partition.
   flowId: idText('e.partition_key', 'e.flow_id'),
+  key: '(SELECT k.key FROM s.ff_key k WHERE k.execution_id = e.execution_id)',
   setbacks: SETBACKS,
 });
 

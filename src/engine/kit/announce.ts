@@ -59,6 +59,9 @@ const ENDED_BY_OTHERS: Meaning = { ended: true, flow: true, parent: true };
 export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   submitted: CLAIMABLE,
   duplicate: CLAIMABLE,
+  replaced: CLAIMABLE,
+  attached: null,
+  refused: null,
   fired: CLAIMABLE,
   unblocked: CLAIMABLE,
   replayed: CLAIMABLE,
@@ -116,6 +119,7 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   no_active_lease: null,
   moved: null,
   not_terminal: null,
+  key_taken: null,
   replays_exhausted: null,
   not_eligible: null,
   held: null,

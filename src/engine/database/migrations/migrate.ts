@@ -69,6 +69,7 @@ const WORKING_TABLES = [
   'ff_event_run',
   'ff_execution',
   'ff_idempotency',
+  'ff_key',
   'ff_lane',
   'ff_grant',
   'ff_payload',

@@ -4,15 +4,22 @@
  */
 import { EngineError } from '../../../contract/errors.ts';
 import type { SubmitRequest } from '../../../contract/executions.ts';
-import { parseExecutionId, partitionOfKey, type ParsedExecutionId } from '../../../contract/ids.ts';
+import {
+  KEY_MARK,
+  parseExecutionId,
+  partitionOfIdempotencyKey,
+  partitionOfKey,
+  type ParsedExecutionId,
+} from '../../../contract/ids.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { ExecutionPolicy } from '../../../contract/policy.ts';
-import { list, MAX_UNIT_BYTES, parsed, string, whole } from '../../../contract/shape/kinds.ts';
+import { choice, list, MAX_UNIT_BYTES, parsed, string, whole } from '../../../contract/shape/kinds.ts';
 import { duration, msOf } from '../../../contract/shape/duration.ts';
-import { shape } from '../../../contract/shape/shape.ts';
+import { fault, refuse, shape } from '../../../contract/shape/shape.ts';
 import { normaliseCapabilities } from '../../../model/capabilities.ts';
 import { encodeJson } from '../../../model/json.ts';
 import { capabilityList, kindName, laneName, namespaceName, tagMap, tagsJson } from '../../kit/kinds.ts';
+import { executionKey } from '../keys.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { newMint } from './mint.ts';
 import { encodePolicy, executionPolicy, optionalMs } from './policy.ts';
@@ -29,7 +36,11 @@ const submitRequest = shape<SubmitRequest>({
   policy: executionPolicy.optional(),
   delay: duration(LIMITS.delayMs).optional(),
   executionId: parsed.optional(),
-  idempotencyKey: string(LIMITS.idempotencyKeyBytes).optional(),
+  idempotencyKey: string(LIMITS.idempotencyKeyBytes)
+    .and((text) => (text.includes(KEY_MARK) ? fault('must not contain the character \\u0001') : undefined))
+    .optional(),
+  key: executionKey.optional(),
+  ifExists: choice(['attach', 'refuse', 'replace']).optional(),
 });
 const submitRequests = list(parsed, LIMITS.submitBatch);
 
@@ -115,9 +126,10 @@ function checkRequest(
     request.idempotencyKey === undefined
       ? null
       : idempotencyOf(request, payload, fields.request, defaultPolicy.policy.dedupWindow);
+  const own = request.key === undefined && request.ifExists === undefined ? null : ownKeyOf(request, fields);
   return {
     uuid: id.uuid,
-    partition: idempotency === null ? id.partition : partitionOfKey(namespace, idempotency.key),
+    partition: placeOf(namespace, own, idempotency) ?? id.partition,
     minted,
     namespace,
     priority: request.priority ?? 0,
@@ -130,7 +142,27 @@ function checkRequest(
     capabilities: capabilities === undefined ? NO_CAPABILITIES : normaliseCapabilities(capabilities),
     deadlineMs: optionalMs(policy?.deadline ?? defaultPolicy.policy.deadline),
     idempotency,
+    own,
   };
+}
+
+function ownKeyOf(
+  { key, ifExists = 'attach', executionId }: SubmitRequest,
+  { request }: Fields,
+): CheckedRequest['own'] {
+  if (key === undefined) refuse(`${request}.ifExists`, 'needs a key');
+  if (executionId !== undefined) refuse(`${request}.key`, 'cannot be given together with executionId');
+  return { key, ifExists };
+}
+
+/** Where keys place an execution; undefined when it has none. */
+function placeOf(
+  namespace: string,
+  own: CheckedRequest['own'],
+  idempotency: CheckedRequest['idempotency'],
+): number | undefined {
+  if (own !== null) return partitionOfKey(namespace, own.key);
+  return idempotency === null ? undefined : partitionOfIdempotencyKey(namespace, idempotency.key);
 }
 
 function checkBytes(entries: readonly CheckedRequest[]): void {
