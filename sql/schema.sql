@@ -735,7 +735,6 @@ CREATE TABLE ff_message (
   wants_reply boolean NOT NULL,
   mailbox text NOT NULL,
   message_id text NOT NULL,
-  step_key text,
   payload jsonb,
   reply jsonb,
   CONSTRAINT ff_message_pkey PRIMARY KEY (execution_id, message_id) INCLUDE (partition_key)
@@ -1425,7 +1424,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain_suspension(e ff_execution, p_now bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 087f1d1d81e3d85fc4b10421f0e69738
+--   md5 26987850c5472c6b554db2b47d4dd39a
 
 -- function ff_explain_upstreams(e ff_execution, p_pending boolean, p_now bigint)
 --   returns jsonb
@@ -1900,12 +1899,17 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9a4e7bc743456d1393078789b1a38448
+--   md5 f616b4bf2626cc7fab5cf61b934dac3d
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 0a5242df98d733431807c8fd72f7d72d
+
+-- function ff_reply(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_message_id text, p_name text, p_key text, p_reply jsonb)
+--   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 545241ed806adabee8871292ff7ac0af
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -1955,7 +1959,7 @@ CREATE TABLE ff_worker (
 -- function ff_resume_if_met(p_row ff_locked, p_kind text, p_actor text)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b5aa51ec4544430171585404d787efe4
+--   md5 933c3f0e86eedcb64083a6851f68a15e
 
 -- function ff_resume_lane(p_lane text)
 --   returns boolean
@@ -1997,6 +2001,16 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 6763c056d6d0c3d5dd829e941d884826
 
+-- function ff_send_message(p_id uuid, p_mailbox text, p_message_id text, p_payload jsonb, p_is_request boolean, p_max_messages integer, p_max_bytes bigint, OUT outcome text, OUT terminal_outcome text, OUT route_id integer, OUT due_in_ms bigint)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 aa6ebae34b11c9c8035a209e5d58f46b
+
+-- function ff_send_messages(p_ids uuid[], p_partitions smallint[], p_mailboxes text[], p_message_ids text[], p_payloads jsonb[], p_requests boolean[], p_waits boolean, p_max_messages integer, p_max_bytes bigint)
+--   returns TABLE(place integer, outcome text, terminal_outcome text, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 40ecaa183b1052d28d14fce2789f8f4a
+
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -2020,17 +2034,17 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c3b8d384fba830bbcd494491ffe722b2
+--   md5 304c710e8442df2b902f2512f1f37b6d
 
 -- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 fac3e62e54826dccecdfc4e17914cb04
 
--- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint)
+-- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint, p_traits smallint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 1e259e4fa1ae2f096e9c33e2cb86fa21
+--   md5 554c19bad54f9b4edbcd155eccfffe86
 
 -- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
 --   returns void
@@ -2155,7 +2169,7 @@ CREATE TABLE ff_worker (
 -- function ff_take_message(p_id uuid, p_wait jsonb)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0763bb21afee0b8c059f40f7ac821d8b
+--   md5 f316d8ece45c22aeef193eda5fc43f75
 
 -- function ff_take_signals(p_sent ff_sent_signal[])
 --   returns ff_taken_signal[]
@@ -2236,6 +2250,11 @@ CREATE TABLE ff_worker (
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 1af40a31c43e967705729ac1ec48b60c
+
+-- function ff_unread_messages(p_rows ff_locked[])
+--   returns jsonb[]
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 8f099c78a0fae32ddf4c501162160a7a
 
 -- function ff_unstage_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
 --   returns integer

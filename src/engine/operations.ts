@@ -15,6 +15,7 @@ import type {
   Workers,
 } from '../contract/connection.ts';
 import type { SubmitOptions, SubmitRequest } from '../contract/executions.ts';
+import type { MessageVerbs } from '../contract/messages.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import { atOnce, frequent, lasting, type Operations } from './binding.ts';
@@ -35,6 +36,7 @@ import { cancelFlow } from './flows/cancel.ts';
 import * as flows from './flows/flows.ts';
 import { describeFlow, findFlows, listFlows, waitForFlow } from './flows/reads.ts';
 import type { EngineContext } from './kit/context.ts';
+import { reply, requestReply, send, type MessageDeliveries } from './messages/messages.ts';
 import { bulk } from './operator/bulk.ts';
 import { explain } from './operator/explain.ts';
 import { find, shorten } from './operator/find.ts';
@@ -42,8 +44,7 @@ import { listLanes, pauseLane, resumeLane } from './operator/lanes.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
 import { forgetWorker, listWorkers, registerWorker } from './operator/workers.ts';
-import type { Deliveries } from './signals/deliveries.ts';
-import { approve, deliverSignal } from './signals/signals.ts';
+import { approve, deliverSignal, type SignalDeliveries } from './signals/signals.ts';
 import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signals/signing-keys.ts';
 import { suspend } from './signals/suspend.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './signals/waitpoints.ts';
@@ -65,6 +66,7 @@ export interface Groups {
   signingKeys: SigningKeys;
   upkeep: Omit<Upkeep, 'reports'>;
   signals: { deliver(request: SignalRequest): Promise<DeliverOutcome> };
+  messages: MessageVerbs;
   worker: WorkerPort;
 }
 
@@ -75,7 +77,8 @@ export interface Parts {
   steps: Steps;
   orders: Orders;
   appends: Appends;
-  deliveries: Deliveries;
+  deliveries: SignalDeliveries;
+  messages: MessageDeliveries;
   feed: Feed;
   defaultPolicy: DefaultPolicy;
 }
@@ -139,6 +142,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     pause: (_, lease, request) => steps.pause(lease, request),
     suspend,
     createWaitpoint,
+    reply,
     spawn: (_, lease, requests) => submits.spawn(lease, requests),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
@@ -155,7 +159,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
 
 /** The table of all operations, in the order of the documentation. */
 export function operationsOf(parts: Parts): Operations<Groups> {
-  const { submits, deliveries, feed, defaultPolicy } = parts;
+  const { submits, deliveries, messages, feed, defaultPolicy } = parts;
   return {
     executions: {
       submit: submitOneOrMany(submits),
@@ -201,6 +205,12 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },
     signals: { deliver: (context, request) => deliverSignal({ context, deliveries }, request) },
+    messages: {
+      send: (context, id, mailbox, payload, options = {}) =>
+        send({ context, messages }, id, mailbox, payload, options),
+      request: (context, id, mailbox, payload, options = {}) =>
+        requestReply({ context, messages }, id, mailbox, payload, options) as Promise<never>,
+    },
     worker: workerOperations(parts),
   };
 }

@@ -17,6 +17,7 @@ import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { walkAlone } from './alone.ts';
+import { walkMailed } from './mailed.ts';
 import { walkRouted } from './routed.ts';
 import { walkTold } from './told.ts';
 import {
@@ -153,6 +154,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
   await walkOperated(database, client, each);
   await walkTold(database, client);
+  await walkMailed(database);
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);

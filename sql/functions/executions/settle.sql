@@ -101,7 +101,7 @@ END $$;
 
 -- Writes the events a transition owes.
 CREATE OR REPLACE FUNCTION ff_settle_events(
-  t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint
+  t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint, p_traits smallint
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -117,7 +117,8 @@ BEGIN
     v_logged := ff_tell_locked('lease', t.lease_event, p_now, v_leased, v_owners);
   END IF;
   IF t.terminal_outcome <> 'none' THEN
-    v_logged := ff_tell_locked('completion', t.terminal_outcome::text, p_now, p_rows, NULL);
+    v_logged := ff_tell_locked('completion', t.terminal_outcome::text, p_now, p_rows,
+      CASE WHEN p_traits & 32 <> 0 THEN ff_unread_messages(p_rows) END);
   END IF;
   IF t.operator_event IS NOT NULL THEN
     v_logged := ff_tell_locked('operator', t.operator_event, p_now, p_rows, p_details, t.attempt_step, t.epoch_step);
@@ -285,7 +286,7 @@ BEGIN
         p_failures);
     END IF;
   END IF;
-  v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now);
+  v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now, v_traits);
   IF v_traits & 1 <> 0 AND t.replay_step = 0 THEN
     -- A lease's time limit ends with the lease, a deadline with the execution; most would be due much later. A timer
     -- that is being fired is not waited for: two firings could deadlock, and it will be discarded.

@@ -26,6 +26,7 @@ export type Done =
   | 'renewed'
   | 'recorded'
   | 'created'
+  | 'replied'
   | 'appended'
   | 'cancelled'
   | 'already_cancelled'

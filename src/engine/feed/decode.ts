@@ -101,6 +101,7 @@ function completionEvent(row: StoredEvent): CompletionEvent {
     // Its lease, if a worker had one.
     leaseId: row.workerInstanceId === null ? null : leaseIdOf(row.uuid!, row.leaseEpoch!),
     workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
+    unreadMessages: wholeOrNull(row, row.detail?.['unread_messages'], 'unread_messages') ?? 0,
   });
 }
 

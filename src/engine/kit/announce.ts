@@ -17,6 +17,8 @@ type Outcome =
   | Done
   | NotDone
   | SignalEffect
+  | 'sent'
+  | 'too_many'
   | 'unblocked'
   | 'skipped'
   | 'more'
@@ -64,6 +66,8 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   replayed: CLAIMABLE,
   changed: CLAIMABLE,
   resumed: CLAIMABLE,
+  // Whoever waits for an end or a reply reads again.
+  replied: ENDED,
   delayed: {},
   released: GIVEN_UP,
   revoked: GIVEN_UP,
@@ -98,6 +102,8 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   not_matching: null,
   not_counted: null,
   counted: null,
+  sent: null,
+  too_many: null,
   not_found: null,
   not_active: null,
   stale_lease: null,
