@@ -756,7 +756,6 @@ CREATE TABLE ff_message (
   wants_reply boolean NOT NULL,
   mailbox text NOT NULL,
   message_id text NOT NULL,
-  step_key text,
   payload jsonb,
   reply jsonb,
   CONSTRAINT ff_message_pkey PRIMARY KEY (execution_id, message_id) INCLUDE (partition_key)
@@ -1342,6 +1341,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 68567a76398de98537efc298956e368b
 
+-- function ff_completion_details(t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[], p_traits smallint)
+--   returns jsonb[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 640e05fa63c1fd29bc272c6bc6e65010
+
 -- function ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
@@ -1485,7 +1489,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain_suspension(e ff_execution, p_now bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 087f1d1d81e3d85fc4b10421f0e69738
+--   md5 26987850c5472c6b554db2b47d4dd39a
 
 -- function ff_explain_upstreams(e ff_execution, p_pending boolean, p_now bigint)
 --   returns jsonb
@@ -2005,12 +2009,17 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 334479decbc504ee3230745899f3e865
+--   md5 c576491bad545c9a2a42cac6aed28686
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 0a5242df98d733431807c8fd72f7d72d
+
+-- function ff_reply(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_message_id text, p_name text, p_key text, p_reply jsonb)
+--   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 545241ed806adabee8871292ff7ac0af
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -2060,7 +2069,7 @@ CREATE TABLE ff_worker (
 -- function ff_resume_if_met(p_row ff_locked, p_kind text, p_actor text)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b5aa51ec4544430171585404d787efe4
+--   md5 933c3f0e86eedcb64083a6851f68a15e
 
 -- function ff_resume_lane(p_lane text)
 --   returns boolean
@@ -2102,6 +2111,16 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 6763c056d6d0c3d5dd829e941d884826
 
+-- function ff_send_message(p_id uuid, p_mailbox text, p_message_id text, p_payload jsonb, p_is_request boolean, p_max_messages integer, p_max_bytes bigint, OUT outcome text, OUT terminal_outcome text, OUT route_id integer, OUT due_in_ms bigint)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 aa6ebae34b11c9c8035a209e5d58f46b
+
+-- function ff_send_messages(p_ids uuid[], p_partitions smallint[], p_mailboxes text[], p_message_ids text[], p_payloads jsonb[], p_requests boolean[], p_waits boolean, p_max_messages integer, p_max_bytes bigint)
+--   returns TABLE(place integer, outcome text, terminal_outcome text, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 40ecaa183b1052d28d14fce2789f8f4a
+
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -2130,7 +2149,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 a96ca72cc5b0b670402710228cc448fe
+--   md5 4c2074ee8f06c7bf654ba769ebd40f1d
 
 -- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean
@@ -2265,7 +2284,7 @@ CREATE TABLE ff_worker (
 -- function ff_take_message(p_id uuid, p_wait jsonb)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0763bb21afee0b8c059f40f7ac821d8b
+--   md5 f316d8ece45c22aeef193eda5fc43f75
 
 -- function ff_take_signals(p_sent ff_sent_signal[])
 --   returns ff_taken_signal[]
@@ -2361,6 +2380,11 @@ CREATE TABLE ff_worker (
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 1af40a31c43e967705729ac1ec48b60c
+
+-- function ff_unread_messages(p_rows ff_locked[])
+--   returns jsonb[]
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 8f099c78a0fae32ddf4c501162160a7a
 
 -- function ff_unstage_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
 --   returns integer

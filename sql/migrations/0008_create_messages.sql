@@ -29,8 +29,6 @@ CREATE TABLE ff_message (
   wants_reply   boolean NOT NULL,
   mailbox       text NOT NULL,
   message_id    text NOT NULL,
-  -- The key of the wait that it was handed to; its name is the mailbox.
-  step_key      text,
   payload       jsonb,
   reply         jsonb,
   PRIMARY KEY (execution_id, message_id) INCLUDE (partition_key)

@@ -47,6 +47,8 @@ export const ERROR_CODES = {
   stale_revision: 'the graph of the flow has changed since the expected revision',
   join_fixed: 'the join of a member can no longer change, because edges lead to it',
   already_started: 'what has begun, or whose join is decided, cannot wait for anything more',
+  execution_ended: 'the execution, or its run, ended before it replied to a request',
+  no_reply: 'no reply to a request arrived within its timeout; a request with the same id waits again',
   lease_lost: 'the lease the call was made under is gone',
   invalid_step: 'a step is used in a way that cannot be stored; the message says how to write it',
   closed: 'the engine or worker was closed',

@@ -140,6 +140,8 @@ export interface CompletionEvent extends ExecutionEventBase {
   /** The lease it finished under, if it had one. */
   leaseId: string | null;
   workerInstanceId: string | null;
+  /** Messages it was sent and never received. They stay readable. */
+  unreadMessages: number;
 }
 
 interface OperatorEventBase extends ExecutionEventBase {

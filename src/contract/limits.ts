@@ -66,6 +66,7 @@ export const LIMITS = {
   describedValueBytes: 2_048,
   describedChildren: 200,
   describedWaits: 100,
+  describedMessages: 100,
   describedAttempts: 200,
   describedLeases: 20,
   describedDetails: 20,
@@ -147,9 +148,12 @@ export const LIMITS = {
   messagesBytes: 16_777_216,
   /** Bytes of one message's payload, or of a reply, as JSON text. */
   messageBytes: 65_536,
-  /** Bytes of the name of a mailbox, which names the steps of its waits. */
+  /** Bytes of the name of a mailbox. */
   mailboxBytes: 128,
   messageIdBytes: 256,
+  /** How long a request waits for its reply: by default, and at most. */
+  requestMs: 30_000,
+  requestLongestMs: 86_400_000,
   /** How long the id of a message that was handed over in an earlier run is remembered at least. */
   messageIdMs: 3_600_000,
   /** Runs whose summaries are kept. */

@@ -142,6 +142,7 @@ export const GATES = [
   'backing_off',
   'waiting_children',
   'waiting_upstreams',
+  'continue_as_needed',
   'suspended',
   'lane_paused',
   'no_worker',

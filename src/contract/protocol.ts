@@ -7,6 +7,7 @@ import type { FailureDetail } from './failure-detail.ts';
 import type { MemberRequest, SubmittedFlow } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
+import type { ReplyOutcome, ReplyRequest } from './messages.ts';
 import type { CreateWaitpointOutcome, SuspendOutcome, SuspendRequest, WaitpointRequest } from './signals.ts';
 import type { LifecyclePhase, TerminalOutcome } from './states.ts';
 import type {
@@ -150,7 +151,7 @@ export interface Hint {
   dueInMs: number | null;
   /** Worker instances whose leases were revoked. */
   workers: readonly string[];
-  /** Uuids of executions that finished, or `all` when there are too many to name. */
+  /** Uuids of executions that finished or replied to a request, or `all` when there are too many to name. */
   ended: readonly string[] | 'all';
   /** Uuids of executions whose stream has new frames or was closed, or `all`. */
   streams: readonly string[] | 'all';
@@ -197,6 +198,8 @@ export interface WorkerPort {
   suspend(lease: LeaseRef, request: SuspendRequest): Promise<SuspendOutcome>;
   /** Opens a waitpoint ahead of the wait, to give out its token. Signals that arrive early are stored. Repeatable. */
   createWaitpoint(lease: LeaseRef, request: WaitpointRequest): Promise<CreateWaitpointOutcome>;
+  /** Stores the reply to a message that the execution has received. Repeatable: the first reply stays. */
+  reply(lease: LeaseRef, request: ReplyRequest): Promise<ReplyOutcome>;
   /**
    * Submits children of the lease's execution, in its partition; an id of another one is refused. Repeatable when the
    * requests carry ids.

@@ -49,6 +49,8 @@ export interface HandedMessage {
   /** Whether its sender waits for a reply. */
   wantsReply: boolean;
   payload: Json;
+  /** The handler has replied. */
+  isReplied?: true;
 }
 
 /** A signal as a wait returns it. */

@@ -21,6 +21,7 @@ import type {
 import type { Schema } from '../contract/shape/schema.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from './streams.ts';
 import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
+import type { Inbox, InboxOptions, Message, ReceiveOptions } from './messages.ts';
 import type { Task } from './task.ts';
 
 /** What a worker can log to: an object of fields, then a message. pino is one, and so is `console`. */
@@ -337,6 +338,20 @@ export interface TaskContext {
     name: string,
     options?: WaitpointOptions<Payload>,
   ): Promise<Waitpoint<Payload>>;
+  /**
+   * Receives the next message of a mailbox, and frees the worker while there is none. Messages are kept from before the
+   * first call and handed over in order, each once. With a `timeout` it returns `undefined` when none came.
+   */
+  receive<Payload = Json>(
+    mailbox: string,
+    options?: ReceiveOptions<Payload> & { timeout?: undefined },
+  ): Promise<Message<Payload>>;
+  receive<Payload = Json>(
+    mailbox: string,
+    options: ReceiveOptions<Payload>,
+  ): Promise<Message<Payload> | undefined>;
+  /** Receives the messages of a mailbox one after another: `for await (const message of ctx.inbox('commands'))`. */
+  inbox<Payload = Json>(mailbox: string, options?: InboxOptions<Payload>): Inbox<Payload>;
   /** Starts another execution, once, however often this one runs again. */
   spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,

@@ -16,6 +16,7 @@ import { shape } from '../contract/shape/shape.ts';
 import { timelineOf } from '../model/timeline.ts';
 import { readInput, readSnapshotOf } from './executions/reads.ts';
 import type { EngineContext } from './kit/context.ts';
+import { listMessages } from './messages/messages.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { listWaitpoints } from './signals/waitpoints.ts';
 import { lastSteps } from './steps/steps.ts';
@@ -40,6 +41,7 @@ const READS: { readonly [Part in DescribePart]: Read<Part> } = {
     const { waitpoints } = await listWaitpoints(context, { executionId });
     return lastOf(waitpoints, LIMITS.describedWaits);
   },
+  messages: (context, { executionId }) => listMessages(context, executionId),
   async timeline(context, snapshot) {
     const page = { limit: LIMITS.describedAttempts };
     const { attempts, before } = await listAttempts(context, snapshot.executionId, page);

@@ -32,7 +32,9 @@ import { operationsOf, type Groups } from './operations.ts';
 import { secretsOf, Signing, signingSecret, type SigningSecret } from './signals/signing.ts';
 import { createOrders } from './steps/end-order.ts';
 import { createSteps } from './steps/steps.ts';
-import { Deliveries } from './signals/deliveries.ts';
+import { createMessageDeliveries } from './messages/messages.ts';
+import { ReplyWatch } from './messages/replies.ts';
+import { createSignalDeliveries } from './signals/signals.ts';
 import { createAppends } from './streams/append.ts';
 import { StreamHub } from './streams/hub.ts';
 import { DatabaseStreams } from './streams/source.ts';
@@ -122,6 +124,7 @@ export async function openEngine(
       connectionBudget(options.poolSize, listenUrl === undefined ? 'off' : 'on'),
     ),
     ends: new EndWatch(database, doorbell),
+    replies: new ReplyWatch(database, doorbell),
     feed: new DatabaseFeed(database, (watcher) => doorbell.watchFeed(watcher)),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
     flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
@@ -148,11 +151,12 @@ function bindEngine(
     steps: createSteps(context),
     orders: createOrders(context),
     appends: createAppends(context),
-    deliveries: new Deliveries(context.database),
+    deliveries: createSignalDeliveries(context.database),
+    messages: createMessageDeliveries(context.database),
     feed: openFeed(context),
     defaultPolicy,
   };
-  const { endings, submits, steps, orders, appends, deliveries, feed } = parts;
+  const { endings, submits, steps, orders, appends, deliveries, messages, feed } = parts;
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');
@@ -160,7 +164,7 @@ function bindEngine(
   };
   const close = closingOf(
     context,
-    [feed, endings, submits, steps, orders, appends, deliveries],
+    [feed, endings, submits, steps, orders, appends, deliveries, messages],
     async (deadlineMs) => {
       // Handlers of consumers may use the engine until their batch is done.
       await feed.close(deadlineMs);

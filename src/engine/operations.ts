@@ -15,6 +15,7 @@ import type {
   Workers,
 } from '../contract/connection.ts';
 import type { SubmitOptions, SubmitRequest } from '../contract/executions.ts';
+import type { MessageVerbs } from '../contract/messages.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import { atOnce, frequent, lasting, type Operations } from './binding.ts';
@@ -36,6 +37,7 @@ import { cancelFlow } from './flows/cancel.ts';
 import * as flows from './flows/flows.ts';
 import { describeFlow, findFlows, listFlows, waitForFlow } from './flows/reads.ts';
 import type { EngineContext } from './kit/context.ts';
+import { reply, requestReply, send, type MessageDeliveries } from './messages/messages.ts';
 import { bulk } from './operator/bulk.ts';
 import { explain } from './operator/explain.ts';
 import { find, shorten } from './operator/find.ts';
@@ -44,8 +46,7 @@ import { list, listAttempts } from './operator/lists.ts';
 import { settled } from './operator/settled.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
 import { forgetWorker, listWorkers, registerWorker } from './operator/workers.ts';
-import type { Deliveries } from './signals/deliveries.ts';
-import { approve, deliverSignal } from './signals/signals.ts';
+import { approve, deliverSignal, type SignalDeliveries } from './signals/signals.ts';
 import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signals/signing-keys.ts';
 import { suspend } from './signals/suspend.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './signals/waitpoints.ts';
@@ -67,6 +68,7 @@ export interface Groups {
   signingKeys: SigningKeys;
   upkeep: Omit<Upkeep, 'reports'>;
   signals: { deliver(request: SignalRequest): Promise<DeliverOutcome> };
+  messages: MessageVerbs;
   worker: WorkerPort;
 }
 
@@ -77,7 +79,8 @@ export interface Parts {
   steps: Steps;
   orders: Orders;
   appends: Appends;
-  deliveries: Deliveries;
+  deliveries: SignalDeliveries;
+  messages: MessageDeliveries;
   feed: Feed;
   defaultPolicy: DefaultPolicy;
 }
@@ -141,6 +144,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     pause: (_, lease, request) => steps.pause(lease, request),
     suspend,
     createWaitpoint,
+    reply,
     spawn: (_, lease, requests) => submits.spawn(lease, requests),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
@@ -157,7 +161,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
 
 /** The table of all operations, in the order of the documentation. */
 export function operationsOf(parts: Parts): Operations<Groups> {
-  const { submits, deliveries, feed, defaultPolicy } = parts;
+  const { submits, deliveries, messages, feed, defaultPolicy } = parts;
   return {
     executions: {
       submit: submitOneOrMany(submits),
@@ -205,6 +209,12 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },
     signals: { deliver: (context, request) => deliverSignal({ context, deliveries }, request) },
+    messages: {
+      send: (context, id, mailbox, payload, options = {}) =>
+        send({ context, messages }, id, mailbox, payload, options),
+      request: (context, id, mailbox, payload, options = {}) =>
+        requestReply({ context, messages }, id, mailbox, payload, options) as Promise<never>,
+    },
     worker: workerOperations(parts),
   };
 }

@@ -275,6 +275,9 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
     ],
     ['waitpoints.approve', ID, 'w', { by: 'me', name: 'ok', payload: 1, idempotencyKey: 'k' }],
     ['waitpoints.list', { limit: 5 }],
+    ['send', ID, 'in', { a: 1 }, { id: 'm' }],
+    ['request', ID, 'in', { a: 1 }, { id: 'm', timeout: 5 }],
+    ['worker.reply', lease, { name: 'inbox:in', key: '1', messageId: 'm', value: 1 }],
     ['signingKeys.rotate', { grace: 5 }],
     ['signingKeys.revoke', 'nobody'],
   ];

@@ -18,6 +18,7 @@ import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { walkAskedEvents } from './asked-events.ts';
 import { walkAlone } from './alone.ts';
+import { walkMailed } from './mailed.ts';
 import { walkRouted } from './routed.ts';
 import { walkTold } from './told.ts';
 import {
@@ -155,6 +156,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkOperated(database, client, each);
   await walkAskedEvents(database, each);
   await walkTold(database, client);
+  await walkMailed(database);
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);

@@ -118,6 +118,19 @@ BEGIN
   RETURN v_logged;
 END $$;
 
+-- What completions carry: the result where all events are told, and how many messages nobody has read.
+CREATE OR REPLACE FUNCTION ff_completion_details(
+  t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[], p_traits smallint
+) RETURNS jsonb[] LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_traits & 32 = 0 THEN RETURN ff_carried_ends(t, p_rows, p_results, p_messages, p_categories); END IF;
+  IF p_traits & 16 = 0 THEN RETURN ff_unread_messages(p_rows); END IF;
+  RETURN ARRAY(
+    SELECT nullif(coalesce(carried, '{}') || coalesce(unread, '{}'), '{}')
+    FROM unnest(ff_carried_ends(t, p_rows, p_results, p_messages, p_categories), ff_unread_messages(p_rows))
+      WITH ORDINALITY u(carried, unread, ord) ORDER BY ord);
+END $$;
+
 -- Writes the events a transition owes. p_ends: what completions carry.
 CREATE OR REPLACE FUNCTION ff_settle_events(
   t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint, p_ends jsonb[]
@@ -310,7 +323,8 @@ BEGIN
     END IF;
   END IF;
   v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now,
-    CASE WHEN v_ends AND v_traits & 16 <> 0 THEN ff_carried_ends(t, p_rows, p_results, p_messages, p_categories) END);
+    CASE WHEN v_ends AND v_traits & 48 <> 0 THEN
+      ff_completion_details(t, p_rows, p_results, p_messages, p_categories, v_traits) END);
   IF v_traits & 1 <> 0 AND t.replay_step = 0 THEN
     -- A lease's time limit ends with the lease, a deadline with the execution; most would be due much later. A timer
     -- that is being fired is not waited for: two firings could deadlock, and it will be discarded.

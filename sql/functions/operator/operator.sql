@@ -66,6 +66,8 @@ BEGIN
     UPDATE ff_execution SET generation = generation + 1
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
     GET DIAGNOSTICS v_written = ROW_COUNT;
+    -- What was handed over before counts no more, as the steps that took it.
+    UPDATE ff_mailbox SET handed = 0 WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r WHERE r.traits & 32 <> 0));
     PERFORM ff_require_equal('generations', cardinality(v_again), v_written);
   END IF;
   PERFORM ff_renew_waits(ARRAY(SELECT r.execution_id FROM unnest(v_again) r), p_from_start);

@@ -29,6 +29,7 @@ export type Done =
   | 'renewed'
   | 'recorded'
   | 'created'
+  | 'replied'
   | 'appended'
   | 'cancelled'
   | 'already_cancelled'

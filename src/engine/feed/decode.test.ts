@@ -110,9 +110,15 @@ const OF_EXECUTIONS: [string, string, Detail, object][] = [
       'completion',
       type,
       null,
-      { leaseId: LEASE, workerInstanceId: 'w1', end: null },
+      { leaseId: LEASE, workerInstanceId: 'w1', end: null, unreadMessages: 0 },
     ],
   ),
+  [
+    'completion',
+    'success',
+    { unread_messages: 3 },
+    { leaseId: LEASE, workerInstanceId: 'w1', end: null, unreadMessages: 3 },
+  ],
   [
     'signal',
     'suspended',

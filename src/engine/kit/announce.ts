@@ -17,6 +17,8 @@ type Outcome =
   | Done
   | NotDone
   | SignalEffect
+  | 'sent'
+  | 'too_many'
   | 'unblocked'
   | 'skipped'
   | 'more'
@@ -67,6 +69,8 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   replayed: CLAIMABLE,
   changed: CLAIMABLE,
   resumed: CLAIMABLE,
+  // Whoever waits for an end or a reply reads again.
+  replied: ENDED,
   delayed: {},
   released: GIVEN_UP,
   revoked: GIVEN_UP,
@@ -101,6 +105,8 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   not_matching: null,
   not_counted: null,
   counted: null,
+  sent: null,
+  too_many: null,
   not_found: null,
   not_active: null,
   stale_lease: null,

@@ -13,6 +13,7 @@ import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from '../executions/waiting.ts';
 import type { FlowWork } from '../flows/work.ts';
 import type { DatabaseFeed } from '../feed/database-feed.ts';
+import type { ReplyWatch } from '../messages/replies.ts';
 import type { StreamHub } from '../streams/hub.ts';
 import type { RouteCache } from '../executions/claiming/route-cache.ts';
 import type { Signing } from '../signals/signing.ts';
@@ -24,6 +25,7 @@ export interface EngineContext {
   transactions: Transactions;
   handlings: Transactions;
   ends: EndWatch;
+  replies: ReplyWatch;
   /** The event log, for subscribers. */
   feed: DatabaseFeed;
   /** The output of attempts, for those who tail it. */

@@ -12,6 +12,7 @@ import type { Waitpoint } from '../../contract/signals.ts';
 import type { Progress } from '../../contract/steps.ts';
 import type { SqlTransaction } from '../../contract/transactions.ts';
 import type { StreamKinds } from '../../define/streams.ts';
+import type { Inbox, InboxOptions, Message, ReceiveOptions } from '../../define/messages.ts';
 import type { Task } from '../../define/task.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
@@ -31,7 +32,7 @@ import type {
   WaitForOptions,
   WaitpointOptions,
 } from '../../define/task-context.ts';
-import { stepName, waitpointName, type Keyed } from './call-arguments.ts';
+import { mailboxName, stepName, waitpointName, type Keyed } from './call-arguments.ts';
 import { Run } from './run.ts';
 import { planOf, runStep, stepDuration } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
@@ -53,6 +54,7 @@ const ASYNC_METHODS = [
   'sleepUntil',
   'waitFor',
   'createWaitpoint',
+  'receive',
   'spawn',
   'all',
 ] as const;
@@ -236,6 +238,23 @@ export class HandlerContext implements TaskContext {
     return run.signals.createWaitpoint(name, options);
   }
 
+  /** Only the overloads of TaskContext can tell, by the options, whether there may be no message. */
+  async receive<Payload = Json>(
+    mailbox: string,
+    ...rest: [options?: ReceiveOptions<Payload>]
+  ): Promise<Message<Payload>> {
+    const run = this.#run;
+    run.arguments.nameOf('receive', mailbox, mailboxName);
+    const options = run.arguments.optionsOf('receive', mailbox, rest);
+    return (await run.messages.receive(mailbox, options)) as Message<Payload>;
+  }
+
+  inbox<Payload = Json>(mailbox: string, ...rest: [options?: InboxOptions<Payload>]): Inbox<Payload> {
+    const run = this.#run;
+    run.arguments.nameOf('inbox', mailbox, mailboxName);
+    return run.messages.inbox(mailbox, run.arguments.optionsOf('inbox', mailbox, rest));
+  }
+
   async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
@@ -268,6 +287,7 @@ export class HandlerContext implements TaskContext {
 
   static {
     for (const name of ASYNC_METHODS) detachable<Promise<unknown>>(this.prototype, name, forgiven);
+    detachable<unknown>(this.prototype, 'inbox', (call) => call());
     detachable<void>(this.prototype, 'progress', (call) => call());
   }
 }
@@ -282,7 +302,7 @@ function momentOf(date: Date): number {
 /** A method that can also be destructured from the context, and that middleware may replace with one of its own. */
 function detachable<Returned>(
   prototype: HandlerContext,
-  name: (typeof ASYNC_METHODS)[number] | 'progress',
+  name: (typeof ASYNC_METHODS)[number] | 'inbox' | 'progress',
   around: (call: () => Returned) => Returned,
 ): void {
   const method = Reflect.get(prototype, name) as (...args: unknown[]) => Returned;

@@ -14,6 +14,7 @@ import { Children } from './children.ts';
 import { flowScope } from './flow.ts';
 import { HandOver, stepOutcomeId } from './hand-over.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
+import { Messages } from './messages.ts';
 import { ProgressReports } from './progress.ts';
 import { currentTry } from './run-step.ts';
 import { Signals } from './wait-for.ts';
@@ -33,6 +34,7 @@ export class Run {
   #madeWaits: Waits | undefined;
   #madeChildren: Children | undefined;
   #madeSignals: Signals | undefined;
+  #madeMessages: Messages | undefined;
   #madeHandOver: HandOver | undefined;
   readonly #log: Logger;
   #factLog: TaskLogger | undefined;
@@ -78,6 +80,10 @@ export class Run {
   get signals(): Signals {
     const parts = [this.port, this.lease, this.book, this.waits, this.handOver] as const;
     return (this.#madeSignals ??= new Signals(...parts));
+  }
+
+  get messages(): Messages {
+    return (this.#madeMessages ??= new Messages(this));
   }
 
   get handOver(): HandOver {

@@ -56,6 +56,8 @@ const WORKING_TABLES = [
   'ff_member',
   'ff_pending_cancel_groups',
   'ff_frame',
+  'ff_mailbox',
+  'ff_message',
   'ff_signal',
   'ff_signing_key',
   'ff_stream_meta',

@@ -1,0 +1,73 @@
+/**
+ * Messages: said to one execution, kept in its mailboxes, and handed over to its handler in order, each once.
+ */
+import type { LeaseRefusal } from './protocol.ts';
+import type { Json, Jsonified } from './json.ts';
+import type { Duration } from './shape/duration.ts';
+import type { StepKey } from './steps.ts';
+import type { TerminalOutcome } from './states.ts';
+
+/** Options of sending a message. */
+export interface SendOptions {
+  /** Makes the send repeatable: a second message with the same id returns `duplicate`. Default: a new id. */
+  id?: string;
+}
+
+/** The outcome of sending a message. */
+export type SendOutcome =
+  /** It is kept until the execution receives it. */
+  | { outcome: 'sent'; messageId: string }
+  /** A message with this id was sent before. */
+  | { outcome: 'duplicate'; messageId: string }
+  /** The execution has finished. */
+  | { outcome: 'not_active'; terminalOutcome: TerminalOutcome }
+  /** The execution has reached its limit of messages that it has not received. */
+  | { outcome: 'too_many' };
+
+/** Options of a request. */
+export interface RequestOptions extends SendOptions {
+  /** How long to wait for the reply. Default 30 seconds. The message stays: the same id waits again. */
+  timeout?: Duration;
+}
+
+/** The reply to a message that was handed over to a wait of the execution. */
+export interface ReplyRequest extends Required<StepKey> {
+  messageId: string;
+  value?: unknown;
+}
+
+/** `replied`: the reply is stored, or an earlier one was. */
+export type ReplyOutcome = { outcome: 'replied' } | LeaseRefusal;
+
+/** A message as it is shown. */
+export interface ListedMessage {
+  messageId: string;
+  mailbox: string;
+  sentAtMs: number;
+  /** Null while it was not handed over. */
+  handedAtMs: number | null;
+  /** Whether its sender waits for a reply. */
+  wantsReply: boolean;
+  repliedAtMs: number | null;
+  /** Null once it was handed over: the step that received it has it then. */
+  payload: Json;
+}
+
+/** Sending messages to executions. */
+export interface MessageVerbs {
+  /**
+   * Sends a message to a mailbox of an execution. It is kept from before the execution first waits for it, and handed
+   * over in order, once. Throws `not_found`.
+   */
+  send(executionId: string, mailbox: string, payload?: unknown, options?: SendOptions): Promise<SendOutcome>;
+  /**
+   * Sends a message and waits for the handler's `message.reply(value)`. With an id the request is repeatable: the same
+   * id returns the same reply. Throws `execution_ended`, `no_reply` on a timeout, `too_many` and `not_found`.
+   */
+  request<Reply = Json>(
+    executionId: string,
+    mailbox: string,
+    payload?: unknown,
+    options?: RequestOptions,
+  ): Promise<Jsonified<Reply>>;
+}

@@ -1,0 +1,185 @@
+/**
+ * Calls the SQL functions of messages, and reads messages and replies. Only statements, no decisions.
+ */
+import type { ListedMessage } from '../../contract/messages.ts';
+import { columns, columnsOf, inSchema, type RowOf } from '../database/columns.ts';
+import { onlyRow, run, type Database } from '../database/database.ts';
+import { runForPerson } from '../database/held.ts';
+import type { Answered, Refused } from '../executions/answered.sql.ts';
+import { jsonValues, JSON_VALUES, type ExecutionKey, type LeaseKey } from '../executions/executions.sql.ts';
+
+export interface MessageCall extends ExecutionKey {
+  mailbox: string;
+  messageId: string;
+  /** JSON text. */
+  payload: string;
+  isRequest: boolean;
+}
+
+export interface MailboxLimits {
+  maxMessages: number;
+  maxBytes: number;
+}
+
+/** `resumed`: the execution was waiting for it. */
+const SENT = columnsOf<
+  Answered<'sent' | 'resumed' | 'duplicate' | 'not_active' | 'too_many' | 'not_found' | 'held'> & {
+    place: number;
+  }
+>()('place', 'outcome', 'terminalOutcome', 'routeId', 'dueInMs');
+export type SentAnswer = RowOf<typeof SENT>;
+
+function sendStatement(
+  { prefix }: Database,
+  calls: readonly MessageCall[],
+  { maxMessages, maxBytes }: MailboxLimits,
+  waits: boolean,
+) {
+  return {
+    columns: SENT,
+    text: `SELECT ${SENT.list} FROM ${prefix}ff_send_messages($1::uuid[], $2::smallint[], $3::text[], $4::text[],
+      ${JSON_VALUES('$5')}, $6::boolean[], $7::boolean, $8::integer, $9::bigint)`,
+    params: [
+      calls.map(({ uuid }) => uuid),
+      calls.map(({ partition }) => partition),
+      calls.map(({ mailbox }) => mailbox),
+      calls.map(({ messageId }) => messageId),
+      jsonValues(calls.map(({ payload }) => payload)),
+      calls.map(({ isRequest }) => isRequest),
+      waits,
+      maxMessages,
+      maxBytes,
+    ],
+    // Because of their ids.
+    repeatable: 'yes' as const,
+  };
+}
+
+export async function sendMessage(
+  database: Database,
+  call: MessageCall,
+  limits: MailboxLimits,
+): Promise<SentAnswer> {
+  const statement = sendStatement(database, [call], limits, true);
+  const rows = await runForPerson(database, { doing: 'sending a message', ...statement }, [call.uuid]);
+  return onlyRow('sending a message', rows);
+}
+
+/** Sends messages in order. Undefined for one that needs a statement of its own: nothing was done. */
+export async function sendMessages(
+  database: Database,
+  calls: readonly MessageCall[],
+  limits: MailboxLimits,
+): Promise<(SentAnswer | undefined)[]> {
+  const statement = sendStatement(database, calls, limits, false);
+  const rows = await run(database, { doing: 'sending messages', ...statement, waits: 'once' });
+  const byPlace = new Map(rows.map((row) => [row.place, row]));
+  return calls.map((_, index) => {
+    const answer = byPlace.get(index + 1);
+    return answer?.outcome === 'held' ? undefined : answer;
+  });
+}
+
+export interface ReplyCall extends LeaseKey {
+  messageId: string;
+  name: string;
+  key: string;
+  /** JSON text. */
+  value: string;
+}
+
+const REPLIED = columnsOf<Refused>()('outcome', 'lifecyclePhase', 'terminalOutcome', 'leaseEpoch');
+
+export async function replyToMessage(database: Database, call: ReplyCall): Promise<RowOf<typeof REPLIED>> {
+  const rows = await run(database, {
+    doing: 'replying to a message',
+    columns: REPLIED,
+    text: `SELECT ${REPLIED.list} FROM ${database.prefix}ff_reply($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::text, $6::text,
+      $7::text, $8::jsonb)`,
+    params: [
+      call.uuid,
+      call.partition,
+      call.attemptIndex,
+      call.leaseEpoch,
+      call.messageId,
+      call.name,
+      call.key,
+      call.value,
+    ],
+    repeatable: 'yes',
+  });
+  return onlyRow('replying to a message', rows);
+}
+
+export interface RequestKey extends ExecutionKey {
+  messageId: string;
+}
+
+/** `reply` is in an array, so that a null that was replied differs from none. */
+const REPLY = columns<{ place: number; reply: unknown[] | null; isReplied: boolean; isEnded: boolean }>({
+  place: 'u.place',
+  reply: 'CASE WHEN m.reply IS NOT NULL THEN jsonb_build_array(m.reply) END',
+  isReplied: 'm.replied_at_ms IS NOT NULL',
+  isEnded: "e.lifecycle_phase = 'terminal'",
+});
+export type StoredReply = RowOf<typeof REPLY>;
+
+/** The replies to messages; those that do not exist are undefined. */
+export async function readReplies(
+  database: Database,
+  keys: readonly RequestKey[],
+): Promise<(StoredReply | undefined)[]> {
+  const rows = await run(database, {
+    doing: 'reading replies',
+    columns: REPLY,
+    text: inSchema(
+      database,
+      `SELECT ${REPLY.list}
+       FROM unnest($1::uuid[], $2::smallint[], $3::text[]) WITH ORDINALITY u(id, part, message_id, place)
+       JOIN s.ff_execution e ON e.execution_id = u.id AND e.partition_key = u.part
+       JOIN s.ff_message m ON m.execution_id = u.id AND m.message_id = u.message_id`,
+    ),
+    params: [
+      keys.map(({ uuid }) => uuid),
+      keys.map(({ partition }) => partition),
+      keys.map(({ messageId }) => messageId),
+    ],
+    repeatable: 'yes',
+  });
+  const byPlace = new Map(rows.map((row) => [row.place, row]));
+  return keys.map((_, index) => byPlace.get(index + 1));
+}
+
+const MESSAGE = columns<ListedMessage>({
+  messageId: 'message_id',
+  mailbox: 'mailbox',
+  sentAtMs: 'sent_at_ms',
+  handedAtMs: 'handed_at_ms',
+  wantsReply: 'wants_reply',
+  repliedAtMs: 'replied_at_ms',
+  payload: 'payload',
+});
+
+/** The messages of an execution that were not handed over, and then the last ones that were; oldest first in both. */
+export function readMessages(
+  database: Database,
+  key: ExecutionKey,
+  limit: { pending: number; handed: number },
+): Promise<ListedMessage[]> {
+  return run(database, {
+    doing: 'reading messages',
+    columns: MESSAGE,
+    text: inSchema(
+      database,
+      `SELECT ${MESSAGE.list} FROM (
+         (SELECT * FROM s.ff_message WHERE execution_id = $1 AND partition_key = $2 AND handed_at_ms IS NOT NULL
+          ORDER BY handed_at_ms DESC, seq DESC LIMIT $4)
+         UNION ALL
+         (SELECT * FROM s.ff_message WHERE execution_id = $1 AND partition_key = $2 AND handed_at_ms IS NULL
+          ORDER BY seq LIMIT $3)) m
+       ORDER BY handed_at_ms IS NULL, seq`,
+    ),
+    params: [key.uuid, key.partition, limit.pending, limit.handed],
+    repeatable: 'yes',
+  });
+}
