@@ -15,7 +15,7 @@ export async function readInside({ target, steps, reads }) {
   const worker = startWorker(engine, {
     log: 'silent',
     handlers: [
-      handle(stepping, async (_, ctx) => {
+      handle(stepping, async (_input, ctx) => {
         await Promise.all(
           Array.from({ length: steps }, (_, n) => ctx.step('round', String(n), () => ({ n }))),
         );

@@ -116,7 +116,7 @@ const UNREAD = 'unread_messages';
 
 function carriedEnd(row: StoredEvent, type: CompletionEvent['type']): Readonly<CarriedEnd> | null {
   const { detail } = row;
-  if (detail === null || Object.keys(detail).every((key) => key === UNREAD)) return null;
+  if (detail === null || Object.keys(detail).join() === UNREAD) return null;
   if (type !== 'success')
     return Object.freeze({
       message: textOrNull(row, detail['message'], 'message'),
