@@ -63,7 +63,12 @@ beforeAll(async () => {
      SELECT gen_random_uuid(), 0, 0 FROM generate_series(1, $1::integer)`,
     [TIMERS],
   );
-  await test.query('ANALYZE ff_setback, ff_timer, ff_step, ff_progress');
+  await test.query(
+    `INSERT INTO ff_key (execution_id, partition_key, namespace, key)
+     SELECT gen_random_uuid(), 0, 'default', n::text FROM generate_series(1, $1::integer) n`,
+    [TIMERS],
+  );
+  await test.query('ANALYZE ff_setback, ff_timer, ff_step, ff_progress, ff_key');
   recorder = await openRecorder(test, 'planned');
 });
 afterAll(() => test.drop());

@@ -292,12 +292,9 @@ BEGIN
               WHEN u.id IN (SELECT unnest(v_known)) THEN 'duplicate' ELSE 'submitted' END,
          v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END,
          CASE WHEN p_own_keys IS NULL THEN nullif(u.holder, u.id) ELSE coalesce((v_keyed[u.ord]).replaced, nullif(u.holder, u.id)) END,
-         NULL
+         CASE WHEN p_own_keys IS NOT NULL THEN (v_keyed[u.ord]).worker_instance_id END
   FROM unnest(p_ids, p_template_ordinals, p_delays, v_holders) WITH ORDINALITY u(id, of, delay, holder, ord)
   ORDER BY u.ord;
-  RETURN QUERY
-  SELECT k.replaced, 'cancelled', NULL::integer, NULL::bigint, NULL::uuid, k.worker_instance_id
-  FROM unnest(v_keyed) k WHERE k.replaced IS NOT NULL;
 END $$;
 
 -- Submits one execution without a key, which most single calls do: the same rows as ff_submit writes, from single values

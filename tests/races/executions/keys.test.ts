@@ -35,8 +35,12 @@ function submitCall({ key, kind }: Pick<KeyScene, 'key' | 'kind'>, submit: Keyed
   const { id, ifExists, idempotencyKey } = submit;
   const template = { route: 1, namespace: 'default', priority: 100, policy: {}, tags: {} };
   return {
-    sql: `SELECT * FROM ff_submit(${INTERNED('$1')}, $2, $3, $4, '{1}', '{0}', '{null}', NULL, p_own_keys => $5, p_if_exists => $6,
-      p_keys => $7, p_hashes => '{00}', p_windows => '{3600000}', p_patience_ms => 60000)`,
+    // The execution that was replaced is told of as well, as a line of its own.
+    sql: `SELECT x.* FROM ff_submit(${INTERNED('$1')}, $2, $3, $4, '{1}', '{0}', '{null}', NULL, p_own_keys => $5, p_if_exists => $6,
+      p_keys => $7, p_hashes => '{00}', p_windows => '{3600000}', p_patience_ms => 60000) s
+      CROSS JOIN LATERAL (
+        SELECT s.execution_id, s.outcome, s.route_id, NULL AS worker_instance_id
+        UNION ALL SELECT s.existing_id, 'cancelled', NULL, s.worker_instance_id WHERE s.outcome = 'replaced') x`,
     params: [
       JSON.stringify([{ lane: 'default', kind, capabilities: [] }]),
       JSON.stringify([template]),

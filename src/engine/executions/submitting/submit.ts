@@ -306,10 +306,17 @@ function withField(
 }
 
 /** The database sets a timer for each deadline, but does not return it. */
-function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): readonly Answer[] {
-  if (sent.every(({ deadlineMs }) => deadlineMs === undefined)) return answers;
+function toAnswers(answers: readonly Submitted[], sent: readonly CheckedRequest[]): readonly Answer[] {
+  const cancelled = sent.some(({ own }) => own !== null) ? answers.flatMap(cancelledBy) : [];
+  if (sent.every(({ deadlineMs }) => deadlineMs === undefined)) return [...answers, ...cancelled];
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
-  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted' as const, deadlineInMs: ms }))];
+  const due = deadlines.map((ms) => ({ outcome: 'submitted' as const, deadlineInMs: ms }));
+  return [...answers, ...cancelled, ...due];
+}
+
+function cancelledBy({ outcome, existingId, workerInstanceId }: Submitted): Answer[] {
+  if (outcome !== 'replaced') return [];
+  return [{ outcome: 'cancelled', uuid: existingId!, workerInstanceId: workerInstanceId ?? null }];
 }
 
 /** What the key decided, when it named an open execution. */
@@ -325,7 +332,8 @@ function toKeyedResult(
   return { executionId: formatExecutionId(partition, uuid), outcome, replacedId: other };
 }
 
-type Submitted = Pick<SpawnAnswer, 'uuid' | 'outcome'> & Partial<Pick<SubmitAnswer, 'existingId'>>;
+type Submitted = Pick<SpawnAnswer, 'uuid' | 'outcome'> &
+  Partial<Pick<SubmitAnswer, 'existingId' | 'workerInstanceId'>>;
 
 function toResults(
   entries: readonly CheckedRequest[],

@@ -45,11 +45,11 @@ export interface InternedRoute {
 
 /**
  * `unknown_route`: nothing was written, because a route must be interned first. `held`: another transaction is using
- * its key or id. `existingId` is the execution that already has the key or idempotency key, or that was replaced.
- * `cancelled`: of the one that was replaced, after the answers to what was sent.
+ * its key or id. `existingId` is the execution that already has the key or idempotency key, or that was replaced, and
+ * `workerInstanceId` the worker that ran the replaced one.
  */
 const SUBMITTED = columnsOf<
-  Omit<Answered<SubmitResult['outcome'] | 'unknown_route' | 'held' | 'cancelled'>, 'routeId'> & {
+  Omit<Answered<SubmitResult['outcome'] | 'unknown_route' | 'held'>, 'routeId'> & {
     routeId: number | null;
     existingId: string | null;
   }
