@@ -704,7 +704,7 @@ CREATE TABLE ff_key (
   key text NOT NULL,
   CONSTRAINT ff_key_pkey PRIMARY KEY (namespace, key, partition_key)
 ) WITH (fillfactor=90);
-CREATE INDEX ff_key_execution ON ff_key USING btree (execution_id);
+CREATE UNIQUE INDEX ff_key_execution ON ff_key USING btree (execution_id) INCLUDE (partition_key);
 
 CREATE TABLE ff_lane (
   lane text NOT NULL,
@@ -1486,7 +1486,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b50c6b4b0e477742f78bbb2c7d933943
+--   md5 ac411807957955b43327004475ec48f6
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1536,7 +1536,7 @@ CREATE TABLE ff_worker (
 -- function ff_give_keys(p_namespaces text[], p_keys text[], p_if_exists text[], p_ids uuid[], p_partitions smallint[], p_routes integer[])
 --   returns ff_keyed[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 6007c34fb9203d2a1db0de1156cf3ada
+--   md5 375e308fe1282cd42eec237a3973ef83
 
 -- function ff_given_up_by(p_given_up bigint[], p_epoch bigint)
 --   returns text
@@ -1711,7 +1711,7 @@ CREATE TABLE ff_worker (
 -- function ff_lock_forgotten_keys(p_ids uuid[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 74ccaf9d4b1947f4110a64c87562a0b5
+--   md5 51a7b9ce090611d7a4a790fc5a77327f
 
 -- function ff_lock_holders(p_holders uuid[], p_replace boolean[])
 --   returns uuid[]
@@ -1946,7 +1946,7 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 334479decbc504ee3230745899f3e865
+--   md5 21ff5d6cfc5743aed76e184d6ff17e57
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
@@ -2146,7 +2146,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text, p_own_keys text[] DEFAULT NULL::text[], p_if_exists text[] DEFAULT NULL::text[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 73cc3038d2f9bdad45aeb50dd7f18c15
+--   md5 5c2b980578193c5423e72e29b2f42421
 
 -- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer, p_own_keys text[], p_if_exists text[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
@@ -2202,6 +2202,11 @@ CREATE TABLE ff_worker (
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 0763bb21afee0b8c059f40f7ac821d8b
+
+-- function ff_take_names(p_namespaces text[], p_routes integer[], p_ids uuid[], p_partitions smallint[], p_keys text[], p_hashes text[], p_windows bigint[], p_own_keys text[], p_if_exists text[], OUT holders uuid[], OUT keyed ff_keyed[], OUT known uuid[])
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 5d1514ee68fff8436344232db1dacc54
 
 -- function ff_take_signals(p_sent ff_sent_signal[])
 --   returns ff_taken_signal[]
