@@ -707,7 +707,7 @@ CREATE TABLE ff_key (
   key text NOT NULL,
   CONSTRAINT ff_key_pkey PRIMARY KEY (namespace, key, partition_key)
 ) WITH (fillfactor=90);
-CREATE INDEX ff_key_execution ON ff_key USING btree (execution_id);
+CREATE UNIQUE INDEX ff_key_execution ON ff_key USING btree (execution_id) INCLUDE (partition_key);
 
 CREATE TABLE ff_lane (
   lane text NOT NULL,
@@ -1534,7 +1534,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f1670dc3d2e5d1744737faae567cad7f
+--   md5 b05b2b082ebf5baf1347ba1c9d3795f8
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1584,7 +1584,7 @@ CREATE TABLE ff_worker (
 -- function ff_give_keys(p_namespaces text[], p_keys text[], p_if_exists text[], p_ids uuid[], p_partitions smallint[], p_routes integer[])
 --   returns ff_keyed[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 6007c34fb9203d2a1db0de1156cf3ada
+--   md5 375e308fe1282cd42eec237a3973ef83
 
 -- function ff_given_up_by(p_given_up bigint[], p_epoch bigint)
 --   returns text
@@ -1769,7 +1769,7 @@ CREATE TABLE ff_worker (
 -- function ff_lock_forgotten_keys(p_ids uuid[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 74ccaf9d4b1947f4110a64c87562a0b5
+--   md5 51a7b9ce090611d7a4a790fc5a77327f
 
 -- function ff_lock_holders(p_holders uuid[], p_replace boolean[])
 --   returns uuid[]
@@ -2009,7 +2009,7 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c576491bad545c9a2a42cac6aed28686
+--   md5 82c5e6b3dbc7ae8d93c26095db84ebc7
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
@@ -2229,7 +2229,7 @@ CREATE TABLE ff_worker (
 -- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text, p_own_keys text[] DEFAULT NULL::text[], p_if_exists text[] DEFAULT NULL::text[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 221a6f2bb0ac0bcb9d3401d03876eaa8
+--   md5 a1199f53c8524f4461707a44d5ad923d
 
 -- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer, p_own_keys text[], p_if_exists text[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
@@ -2285,6 +2285,11 @@ CREATE TABLE ff_worker (
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f316d8ece45c22aeef193eda5fc43f75
+
+-- function ff_take_names(p_namespaces text[], p_routes integer[], p_ids uuid[], p_partitions smallint[], p_keys text[], p_hashes text[], p_windows bigint[], p_own_keys text[], p_if_exists text[], OUT holders uuid[], OUT keyed ff_keyed[], OUT known uuid[])
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 5d1514ee68fff8436344232db1dacc54
 
 -- function ff_take_signals(p_sent ff_sent_signal[])
 --   returns ff_taken_signal[]

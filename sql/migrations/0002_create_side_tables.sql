@@ -69,7 +69,7 @@ CREATE TABLE ff_key (
   key           text NOT NULL,
   PRIMARY KEY (namespace, key, partition_key)
 ) WITH (fillfactor = 90);
-CREATE INDEX ff_key_execution ON ff_key (execution_id);
+CREATE UNIQUE INDEX ff_key_execution ON ff_key (execution_id) INCLUDE (partition_key);
 
 -- What became of one submit with a key. holder: the execution the key names from now on; replaced: the one that was cancelled
 -- for it, and the worker that lost its lease.

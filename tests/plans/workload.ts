@@ -124,7 +124,8 @@ export async function submitBatch(
   const answers = await submitExecutions(database, await makeKnown(database, submitCall(batch)));
   return {
     routes: answers.slice(0, batch.kinds.length).map((answer) => answer.routeId!),
-    uuids: answers.map((answer) => answer.uuid),
+    // Those that were replaced come after them.
+    uuids: answers.slice(0, batch.count).map((answer) => answer.uuid),
     outcomes: answers.map((answer) => answer.outcome),
   };
 }

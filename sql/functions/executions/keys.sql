@@ -41,6 +41,7 @@ DECLARE
   v_keyed ff_keyed[];
   v_faulty bigint;
   v_cancelled ff_locked[];
+  v_workers jsonb;
 BEGIN
   IF 'replace' = ANY (p_if_exists) THEN PERFORM ff_require_read_committed(); END IF;
   -- Retried when a key that had blocked our insert was removed afterwards, with its execution.
@@ -70,7 +71,7 @@ BEGIN
   INTO v_keyed, v_faulty
   FROM unnest(v_holders, p_keys, p_if_exists, p_ids, p_routes) WITH ORDINALITY u(h, k, if_exists, id, route, ord)
   LEFT JOIN LATERAL (SELECT lifecycle_phase, route_id FROM ff_execution WHERE execution_id = u.h OFFSET 0) e ON true
-  LEFT JOIN LATERAL (SELECT true AS is_there FROM ff_execution WHERE execution_id = u.id OFFSET 0) x ON u.k IS NOT NULL
+  LEFT JOIN LATERAL (SELECT true AS is_there FROM ff_execution WHERE execution_id = u.id AND u.k IS NOT NULL OFFSET 0) x ON true
   LEFT JOIN LATERAL (SELECT kind FROM ff_route WHERE route_id = e.route_id OFFSET 0) r ON true
   LEFT JOIN LATERAL (SELECT kind FROM ff_route WHERE route_id = u.route OFFSET 0) own ON true
   CROSS JOIN LATERAL (
@@ -88,10 +89,10 @@ BEGIN
     FROM unnest(p_partitions) WITH ORDINALITY u(part, ord)
     CROSS JOIN LATERAL (SELECT (v_keyed[u.ord]).replaced OFFSET 0) k WHERE k.replaced IS NOT NULL;
     PERFORM ff_cancel_locked(v_cancelled, 'replaced', 'engine');
+    SELECT jsonb_object_agg(r.execution_id, r.worker_instance_id) INTO v_workers FROM unnest(v_cancelled) r;
     v_keyed := ARRAY(
-      SELECT ROW(k.outcome, k.holder, k.replaced, r.worker_instance_id)::ff_keyed
-      FROM unnest(v_keyed) WITH ORDINALITY k(outcome, holder, replaced, worker, ord)
-      LEFT JOIN unnest(v_cancelled) r ON r.execution_id = k.replaced ORDER BY k.ord);
+      SELECT ROW(k.outcome, k.holder, k.replaced, v_workers ->> k.replaced::text)::ff_keyed
+      FROM unnest(v_keyed) WITH ORDINALITY k(outcome, holder, replaced, worker, ord) ORDER BY k.ord);
   END IF;
   UPDATE ff_key i SET execution_id = u.id
   FROM unnest(p_namespaces, p_keys, p_partitions, p_ids, v_holders) WITH ORDINALITY u(n, k, part, id, h, ord)
@@ -116,14 +117,44 @@ BEGIN
     AND (p_keyed[u.ord]).outcome = 'refused';
 END $$;
 
+-- Takes the idempotency keys and then the keys of executions about to be submitted. holders: who has the idempotency
+-- key or key of each; keyed: what became of its key; known: those that are not submitted, because others have them.
+CREATE OR REPLACE FUNCTION ff_take_names(
+  p_namespaces text[], p_routes integer[], p_ids uuid[], p_partitions smallint[], p_keys text[], p_hashes text[], p_windows bigint[],
+  p_own_keys text[], p_if_exists text[], OUT holders uuid[], OUT keyed ff_keyed[], OUT known uuid[]
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_holders uuid[];
+  v_keyed ff_keyed[];
+BEGIN
+  IF p_keys IS NOT NULL THEN
+    v_holders := ff_take_keys(p_namespaces, p_keys, p_hashes, p_windows, p_ids, p_partitions);
+  END IF;
+  IF p_own_keys IS NOT NULL THEN
+    -- The key of a repeated request decides nothing.
+    v_keyed := ff_give_keys(p_namespaces,
+      ARRAY(SELECT CASE WHEN holder <> id THEN NULL ELSE own END
+            FROM unnest(p_ids, v_holders, p_own_keys) WITH ORDINALITY u(id, holder, own, ord) ORDER BY ord),
+      p_if_exists, p_ids, p_partitions, p_routes);
+    IF p_keys IS NOT NULL THEN PERFORM ff_move_idempotency(p_namespaces, p_keys, p_partitions, p_ids, v_keyed); END IF;
+  END IF;
+  keyed := v_keyed;
+  SELECT array_agg(coalesce((v_keyed[u.ord]).holder, u.holder) ORDER BY u.ord),
+         coalesce(array_agg(u.id) FILTER (
+           WHERE u.holder <> u.id OR (v_keyed[u.ord]).outcome IN ('duplicate', 'attached', 'refused')), '{}')
+  INTO holders, known
+  FROM unnest(p_ids, v_holders) WITH ORDINALITY u(id, holder, ord);
+END $$;
+
 -- Whether a locked execution may be run again: not if another one has taken its key.
 CREATE OR REPLACE FUNCTION ff_keeps_key(p_row ff_locked) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   RETURN p_row.traits & 2 = 0 OR EXISTS (SELECT FROM ff_key WHERE execution_id = p_row.execution_id);
 END $$;
 
--- Of locked executions that are to be forgotten, those whose keys a submit is deciding on: it may wait for them. The keys
--- of the others are locked.
+-- Of locked executions that are to be forgotten, all but those whose keys a submit is deciding on: it may wait for them.
+-- The keys of the others are locked.
 CREATE OR REPLACE FUNCTION ff_lock_forgotten_keys(p_ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -132,11 +163,12 @@ DECLARE
     CROSS JOIN LATERAL (SELECT execution_id, traits FROM ff_execution WHERE execution_id = u.id OFFSET 0) e WHERE e.traits & 2 <> 0);
   v_locked uuid[];
 BEGIN
-  IF cardinality(v_keyed) = 0 THEN RETURN '{}'; END IF;
+  IF cardinality(v_keyed) = 0 THEN RETURN p_ids; END IF;
   v_locked := ARRAY(
     SELECT k.execution_id FROM unnest(v_keyed) u(id)
     CROSS JOIN LATERAL (SELECT execution_id FROM ff_key WHERE execution_id = u.id FOR UPDATE SKIP LOCKED) k);
   RETURN ARRAY(
-    SELECT k.execution_id FROM unnest(v_keyed) u(id)
-    CROSS JOIN LATERAL (SELECT execution_id FROM ff_key WHERE execution_id = u.id OFFSET 0) k WHERE k.execution_id <> ALL (v_locked));
+    SELECT u.id FROM unnest(p_ids) u(id)
+    LEFT JOIN LATERAL (SELECT execution_id FROM ff_key WHERE execution_id = u.id OFFSET 0) k ON true
+    WHERE k.execution_id IS NULL OR k.execution_id = ANY (v_locked));
 END $$;

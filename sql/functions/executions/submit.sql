@@ -159,8 +159,6 @@ DECLARE
   v_retains bigint[];
   v_traits smallint[];
   v_all_traits smallint;
-  -- By row, when one has a key.
-  v_spaces text[];
   v_holders uuid[];
   v_keyed ff_keyed[];
   -- Of p_ids: those that exist already, or whose key another execution holds.
@@ -194,24 +192,10 @@ BEGIN
   END IF;
   v_policy_ids := ff_known_policies(v_policies);
   IF p_keys IS NOT NULL OR p_own_keys IS NOT NULL THEN
-    v_spaces := ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord) ORDER BY ord);
-  END IF;
-  IF p_keys IS NOT NULL THEN
-    v_holders := ff_take_keys(v_spaces, p_keys, p_hashes, p_windows, p_ids, p_partitions);
-    v_known := ARRAY(SELECT id FROM unnest(p_ids, v_holders) u(id, holder) WHERE holder <> id);
-  END IF;
-  IF p_own_keys IS NOT NULL THEN
-    v_keyed := ff_give_keys(v_spaces,
-      ARRAY(SELECT CASE WHEN holder <> id THEN NULL ELSE own END
-            FROM unnest(p_ids, v_holders, p_own_keys) WITH ORDINALITY u(id, holder, own, ord) ORDER BY ord),
-      p_if_exists, p_ids, p_partitions,
-      ARRAY(SELECT v_template_routes[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord) ORDER BY ord));
-    IF p_keys IS NOT NULL THEN PERFORM ff_move_idempotency(v_spaces, p_keys, p_partitions, p_ids, v_keyed); END IF;
-    SELECT array_agg(coalesce(k.holder, u.holder) ORDER BY u.ord),
-           coalesce(array_agg(u.id) FILTER (WHERE u.holder <> u.id OR k.outcome IN ('duplicate', 'attached', 'refused')), '{}')
-    INTO v_holders, v_known
-    FROM unnest(p_ids, v_holders) WITH ORDINALITY u(id, holder, ord)
-    CROSS JOIN LATERAL (SELECT (v_keyed[u.ord]).* OFFSET 0) k;
+    SELECT t.holders, t.keyed, t.known INTO v_holders, v_keyed, v_known FROM ff_take_names(
+      ARRAY(SELECT v_namespaces[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord) ORDER BY ord),
+      ARRAY(SELECT v_template_routes[of] FROM unnest(p_template_ordinals) WITH ORDINALITY u(of, ord) ORDER BY ord),
+      p_ids, p_partitions, p_keys, p_hashes, p_windows, p_own_keys, p_if_exists) t;
   END IF;
   -- Without ON CONFLICT, which would look up every row first and write one more record for each: an id that exists
   -- already is rare. In that case the insert is rolled back and repeated for the others.
@@ -286,13 +270,12 @@ BEGIN
   END IF;
   RETURN QUERY
   SELECT u.id,
-         CASE WHEN p_own_keys IS NOT NULL AND (v_keyed[u.ord]).outcome IN ('attached', 'refused', 'replaced')
-                THEN (v_keyed[u.ord]).outcome
+         CASE WHEN v_keyed IS NOT NULL AND (v_keyed[u.ord]).outcome <> 'submitted' THEN (v_keyed[u.ord]).outcome
               WHEN cardinality(v_known) = 0 THEN 'submitted'
               WHEN u.id IN (SELECT unnest(v_known)) THEN 'duplicate' ELSE 'submitted' END,
          v_template_routes[u.of], CASE WHEN u.delay > 0 THEN u.delay END,
-         CASE WHEN p_own_keys IS NULL THEN nullif(u.holder, u.id) ELSE coalesce((v_keyed[u.ord]).replaced, nullif(u.holder, u.id)) END,
-         CASE WHEN p_own_keys IS NOT NULL THEN (v_keyed[u.ord]).worker_instance_id END
+         CASE WHEN v_keyed IS NULL THEN nullif(u.holder, u.id) ELSE coalesce((v_keyed[u.ord]).replaced, nullif(u.holder, u.id)) END,
+         CASE WHEN v_keyed IS NOT NULL THEN (v_keyed[u.ord]).worker_instance_id END
   FROM unnest(p_ids, p_template_ordinals, p_delays, v_holders) WITH ORDINALITY u(id, of, delay, holder, ord)
   ORDER BY u.ord;
 END $$;

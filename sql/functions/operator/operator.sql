@@ -81,13 +81,14 @@ BEGIN
               WHEN u.id IN (SELECT execution_id FROM unnest(v_again)) THEN 'replayed'
               WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
               WHEN e.lifecycle_phase <> 'terminal' THEN 'not_terminal'
-              WHEN e.traits & 2 <> 0 AND NOT EXISTS (SELECT FROM ff_key k WHERE k.execution_id = u.id) THEN 'key_taken'
+              WHEN e.traits & 2 <> 0 AND k.execution_id IS NULL THEN 'key_taken'
               ELSE 'replays_exhausted' END,
          e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, e.replay_count,
          e.deadline_at_ms - v_now
   FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep)
   LEFT JOIN LATERAL (
-    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true;
+    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
+  LEFT JOIN LATERAL (SELECT execution_id FROM ff_key WHERE execution_id = u.id OFFSET 0) k ON true;
 END $$;
 
 -- Moves executions that wait for a worker to another place in the queue. The old queue row stays behind: its priority

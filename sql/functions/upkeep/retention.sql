@@ -15,7 +15,6 @@ SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURR
 DECLARE
   v_now bigint := ff_now_ms();
   v_locked uuid[];
-  v_disputed uuid[];
   v_gone uuid[];
   v_kept uuid[];
   v_begun uuid[];
@@ -30,11 +29,8 @@ BEGIN
   CROSS JOIN LATERAL (
     SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part
     FOR UPDATE SKIP LOCKED) e;
-  v_disputed := ff_lock_forgotten_keys(v_locked);
-  IF cardinality(v_disputed) > 0 THEN
-    SELECT array_agg(id) INTO v_locked FROM unnest(v_locked) id WHERE id <> ALL (v_disputed);
-  END IF;
   IF v_locked IS NULL THEN RETURN; END IF;
+  v_locked := ff_lock_forgotten_keys(v_locked);
   -- Only flows nobody is changing: a transaction that changes one may wait for the locks taken here.
   v_flows := ARRAY(
     SELECT f.flow_id FROM (

@@ -8,13 +8,7 @@ import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { plainDatabase } from '../../setup/database.ts';
 
 /** The partition is a column of every unique key, after the execution. */
-const IN_THE_KEY = [
-  'ff_attempt_history',
-  'ff_idempotency',
-  'ff_key',
-  'ff_pending_cancel_groups',
-  'ff_setback',
-];
+const IN_THE_KEY = ['ff_attempt_history', 'ff_idempotency', 'ff_pending_cancel_groups', 'ff_setback'];
 
 /** A uuid names one execution or flow in all partitions, so the key is complete without it: every unique index includes it. */
 const COVERED = [
@@ -28,6 +22,7 @@ const COVERED = [
   'ff_flow_job',
   'ff_flow_progress',
   'ff_frame',
+  'ff_key',
   'ff_mailbox',
   'ff_member',
   'ff_message',
