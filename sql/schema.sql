@@ -664,9 +664,14 @@ CREATE TABLE ff_frame (
   step_key text,
   step_try integer,
   payload bytea NOT NULL,
+  child_id uuid,
+  supersedes text,
+  after_steps jsonb,
+  applied bytea,
   CONSTRAINT ff_frame_pkey PRIMARY KEY (execution_id, attempt_index, ts_ms, seq) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_insert_scale_factor=0.1);
 CREATE INDEX ff_frame_live ON ff_frame USING btree (execution_id, attempt_index, seq) WHERE (mode = 'best_effort'::ff_frame_mode);
+CREATE INDEX ff_frame_patch ON ff_frame USING btree (execution_id, attempt_index, seq) WHERE (mode = 'summary'::ff_frame_mode);
 
 CREATE TABLE ff_function_set (
   only_row boolean DEFAULT true NOT NULL,
@@ -934,11 +939,14 @@ CREATE TABLE ff_stream_summary (
   execution_id uuid NOT NULL,
   first_applied_ms bigint NOT NULL,
   last_updated_ms bigint NOT NULL,
+  kept_seq bigint DEFAULT 0 NOT NULL,
   attempt_index integer NOT NULL,
   version integer NOT NULL,
+  kept_version integer DEFAULT 0 NOT NULL,
   partition_key smallint NOT NULL,
   patch_kind text DEFAULT 'json-merge-patch'::text NOT NULL,
   document_json jsonb NOT NULL,
+  kept_json jsonb,
   CONSTRAINT ff_stream_summary_pkey PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key)
 ) WITH (fillfactor=50);
 
@@ -1231,10 +1239,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4b84bed7a3c662719eb7f66fe369e666
 
--- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL::integer, OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint)
+-- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL::integer, p_supersedes text[] DEFAULT NULL::text[], p_after_steps jsonb[] DEFAULT NULL::jsonb[], p_applied bytea[] DEFAULT NULL::bytea[], OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 66fa03ce15d624e4d5dca0418b6ca113
+--   md5 da755de807588c157e2c241c2f8018f5
 
 -- function ff_append_streams(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_append_ids uuid[], p_counts integer[], p_lives integer[], p_bytes bigint[], p_of integer[], p_places integer[], p_patches integer[], p_modes ff_frame_mode[], p_encodings ff_frame_encoding[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_offsets integer[], p_sizes integer[], p_payload bytea, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer)
 --   returns text
@@ -1296,10 +1304,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 92ec6bcb9bfff8e231ba29564adfaf14
 
+-- function ff_carry_documents(p_ids uuid[], p_again boolean, p_now bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 6f1e6368ea395de86f91afecc993bf5d
+
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 06a4d7b1708ff2218da78eb98babacb0
+
+-- function ff_changes_as_patches(p_document jsonb, p_changes jsonb)
+--   returns jsonb[]
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 78d6281b6ed32520270451ae78b896bb
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
@@ -1524,12 +1542,12 @@ CREATE TABLE ff_worker (
 -- function ff_fold_append(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 2439be383a412ad050488fde467ca133
+--   md5 cc61d4120e9f4412310dbbb66e3730c8
 
--- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint)
+-- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c4c2c5bd833263f7d91bfd437f40aa79
+--   md5 aba8b6527fbcf49f9f0d961cc83d4a7b
 
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
@@ -1685,6 +1703,11 @@ CREATE TABLE ff_worker (
 --   returns ff_taken_signal[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ac98c76df1b87d2c6e1eb82f8bf71f6c
+
+-- function ff_keep_patches(p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 f8ed0319f488cad6a6d62760f61fb725
 
 -- function ff_keeps_key(p_row ff_locked)
 --   returns boolean
@@ -1856,6 +1879,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 0b9826ecd5084a7dd070c6f0862753e7
 
+-- function ff_move_snapshot(p_summary ff_stream_summary, p_epoch bigint, p_most integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 f97203bc6e94a6a0aef35d148e17b773
+
 -- function ff_names_of_routes(p_routes integer[])
 --   returns json
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
@@ -1890,6 +1918,11 @@ CREATE TABLE ff_worker (
 --   returns anyarray
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 b95ce72af46e9d4c6eea5c0f2c818c3f
+
+-- function ff_patch_for_child(p_stream ff_stream_meta, p_child uuid, p_patches jsonb[], p_max_document integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 9c53b9ca2a234193dcf6c76219dc4505
 
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1932,14 +1965,19 @@ CREATE TABLE ff_worker (
 --   md5 8a6c6455ee184f529063c40ab875686a
 
 -- function ff_read_frames(p_id uuid, p_partition smallint, p_attempt integer, p_from_ts bigint, p_from_seq bigint, p_to_ts bigint, p_to_seq bigint, p_modes text[], p_limit integer, p_max_bytes bigint, p_backward boolean)
---   returns TABLE(attempt_index integer, last_ts_ms bigint, last_seq bigint, total_bytes bigint, paused_by text, active_epoch bigint, current_attempt integer, phase text, closed_at_ms bigint, closed_reason text, outcome text, terminal_outcome text, interrupted_by text, ended_at_ms bigint, ts_ms bigint, seq bigint, lease_epoch bigint, mode text, encoding text, frame_type text, correlation_id text, step_name text, step_key text, step_try integer, summary_version integer, bytes bytea, found bigint)
+--   returns TABLE(attempt_index integer, last_ts_ms bigint, last_seq bigint, total_bytes bigint, paused_by text, active_epoch bigint, current_attempt integer, phase text, closed_at_ms bigint, closed_reason text, outcome text, terminal_outcome text, interrupted_by text, ended_at_ms bigint, ts_ms bigint, seq bigint, lease_epoch bigint, mode text, encoding text, frame_type text, correlation_id text, step_name text, step_key text, step_try integer, summary_version integer, child_id uuid, supersedes text, after_steps jsonb, applied bytea, bytes bytea, found bigint)
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9e948809c438905df91ef5fb98299c51
+--   md5 b092f5dd146d8c5affc0880721f0f1e9
 
 -- function ff_reconcile_siblings(p_limit integer)
 --   returns TABLE(outcome text, n bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 78ea8605c4ddee79ebd224bb149f20dd
+
+-- function ff_record_for_parent(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_name text, p_key text, p_value jsonb, p_duration integer, p_changes jsonb, p_max_document integer)
+--   returns TABLE(outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, parent_id uuid)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 4451d36563004b190549ac2fe6de4a48
 
 -- function ff_record_orders(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -2149,7 +2187,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 4c2074ee8f06c7bf654ba769ebd40f1d
+--   md5 c987e2e76101e67ef15f26ce25fcb5ad
 
 -- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean

@@ -87,6 +87,8 @@ import type {
   SummaryItem,
   TailOnceRequest,
   TailRequest,
+  WatchItem,
+  WatchRequest,
   WatchSummaryRequest,
 } from './streams.ts';
 import type { SqlTransaction } from './transactions.ts';
@@ -204,6 +206,11 @@ export interface Streams {
   readSummary(executionId: string, request?: { attemptIndex?: number }): Promise<StreamSummary | null>;
   /** Yields the current document, then each patch once. */
   watchSummary(executionId: string, request?: WatchSummaryRequest): AsyncIterable<SummaryItem>;
+  /**
+   * Yields document, progress and state as they are now, then each whenever it has changed, until the execution has
+   * finished. It looks at most ten times a second: what comes in between is left out, the last one never.
+   */
+  watch(executionId: string, request?: WatchRequest): AsyncIterable<WatchItem>;
 }
 
 /** The event feed: everything that happened, in commit order. */

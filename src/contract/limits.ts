@@ -167,6 +167,13 @@ export const LIMITS = {
   correlationBytes: 256,
   /** Bytes of a summary document. */
   documentBytes: 1_048_576,
+  /**
+   * Frames that a handler which runs again is compared with; what follows them is written again. And patches that are
+   * put into the order of the handler when another attempt writes patches before steps that are finished; if there are
+   * more, patches are folded in the order they come.
+   */
+  comparedFrames: 100_000,
+  refoldedPatches: 20_000,
   /** Frames in one read of a stream, and how long one call waits for more. */
   streamRead: 10_000,
   /** Bytes of one page of frames; a page has at least one frame. */

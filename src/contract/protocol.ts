@@ -21,7 +21,16 @@ import type {
   SpawnOutcome,
   StepRecord,
 } from './steps.ts';
-import type { AppendOptions, AppendOutcome, FrameRequest } from './streams.ts';
+import type {
+  AppendOptions,
+  AppendOutcome,
+  FrameRequest,
+  ParentChange,
+  ParentState,
+  ParentStep,
+  WrittenOutput,
+  WrittenPatches,
+} from './streams.ts';
 import type { SqlExecutor, Transact } from './transactions.ts';
 
 /** Which worker claims, what it can run, and how much of it. */
@@ -213,6 +222,21 @@ export interface WorkerPort {
     frames: readonly FrameRequest[],
     options?: AppendOptions,
   ): Promise<AppendOutcome>;
+  /** Reads what the execution wrote before this lease: a handler that runs again does not write it again. */
+  readWritten(lease: LeaseRef): Promise<WrittenOutput>;
+  /** Reads the patches among that, and the document they make. */
+  readPatches(lease: LeaseRef): Promise<WrittenPatches>;
+  /** Whether the execution has a parent, and whether that has ended. */
+  readParent(lease: LeaseRef): Promise<ParentState>;
+  /**
+   * Stores a finished step, and changes the document of the execution's parent in the same commit: once, and not at all
+   * if that has ended.
+   */
+  recordForParent(
+    lease: LeaseRef,
+    step: ParentStep,
+    changes: readonly ParentChange[],
+  ): Promise<RecordOutcome>;
   /** Adds members and edges to the flow of a running member. Repeatable: members are identified by name. */
   extendFlow(lease: LeaseRef, members: readonly MemberRequest[]): Promise<SubmittedFlow>;
   /** Returns the outcome of a child, or `pending` while it has none. */

@@ -203,8 +203,8 @@ export interface OutputStream {
    */
   write(chunk: StreamChunk, options?: WriteOptions): Promise<void>;
   /**
-   * Patches the document of the attempt (RFC 7396): keys are merged, null removes one. The next attempt begins with an
-   * empty document, so what it must contain is patched outside of steps.
+   * Patches the document (RFC 7396): keys are merged, null removes one. What is patched inside a step stays once the step
+   * is stored; the rest is taken back when the attempt ends and another follows, which patches it again.
    */
   patch(patch: { [key: string]: Json | undefined }): Promise<void>;
   /**
@@ -214,6 +214,23 @@ export interface OutputStream {
   pipe(source: ChunkSource<StreamChunk>, options?: WriteOptions): Promise<number>;
   /** Resolves when all output so far is stored. Called automatically before a step is stored, before a pause and when the handler returns. */
   flush(): Promise<void>;
+}
+
+/**
+ * `taken`: applied in the commit that stores the step, if the parent has not ended by then. `not_active`: the parent has
+ * ended, and nothing is changed.
+ */
+export type ParentOutcome = { outcome: 'taken' } | { outcome: 'not_active' };
+
+/**
+ * What a child does to the document of its parent, such as a progress bar of the whole. Inside a step only: each change
+ * is applied once, in the commit that stores the step, and stays whatever happens to the attempts of the parent.
+ */
+export interface ParentScope {
+  /** Patches the parent's document (RFC 7396): keys are merged, null removes one. */
+  patch(patch: { [key: string]: Json | undefined }): Promise<ParentOutcome>;
+  /** Adds to a number in it, by its key or path; what is no number counts as 0. Default 1. */
+  increment(path: string | readonly string[], by?: number): Promise<ParentOutcome>;
 }
 
 /** Writes one stream of the task's contract. Its schema, if it has one, must be synchronous, so that order is kept. */
@@ -362,6 +379,8 @@ export interface TaskContext {
   all<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildResults<Children>>;
   /** The output of the attempt while it runs. `ctx.streams` has the streams of the task's contract. */
   readonly stream: OutputStream;
+  /** The document of the execution that spawned this one. */
+  readonly parent: ParentScope;
   /** Reports progress; the latest report wins. Sent at intervals. */
   progress(progress: Progress): void;
 }

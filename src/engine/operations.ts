@@ -54,6 +54,9 @@ import { readOrder, type Orders } from './steps/end-order.ts';
 import { listSteps, readSteps, type Steps } from './steps/steps.ts';
 import type { Appends } from './streams/append.ts';
 import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams/streams.ts';
+import { readParent, recordForParent } from './streams/parent.ts';
+import { watchExecution } from './streams/watch.ts';
+import { readPatches, readWritten } from './streams/written.ts';
 
 /** Both faces of an engine: the groups an application uses, and the worker protocol. */
 export interface Groups {
@@ -148,6 +151,10 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     spawn: (_, lease, requests) => submits.spawn(lease, requests),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
+    readWritten,
+    readPatches,
+    readParent,
+    recordForParent,
     extendFlow: (context, lease, members) => flows.extendFlow(context, lease, members, defaultPolicy),
     result,
     wait: ({ ends }, id, options = {}) => ends.wait(id, options),
@@ -190,6 +197,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       tailOnce,
       readSummary,
       watchSummary: atOnce(watchSummary),
+      watch: atOnce(watchExecution),
     },
     events: {
       subscribe: lasting((_, options) => feed.subscribe(options)),

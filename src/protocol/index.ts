@@ -39,4 +39,17 @@ export type {
   WaitpointRequest,
   WaitRequest,
 } from '../contract/signals.ts';
-export type { AppendOptions, AppendOutcome, BestEffortOptions, FrameRequest } from '../contract/streams.ts';
+export type {
+  AppendOptions,
+  AppendOutcome,
+  BestEffortOptions,
+  FrameRequest,
+  OutputSource,
+  ParentChange,
+  ParentState,
+  ParentStep,
+  WrittenFrame,
+  WrittenOutput,
+  WrittenPatch,
+  WrittenPatches,
+} from '../contract/streams.ts';

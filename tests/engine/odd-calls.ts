@@ -314,6 +314,28 @@ function streamCalls({ lease, ended }: Known): OddCall[] {
     ],
     ['worker.appendFrames', lease, [{ payload: { a: 1 }, mode: 'summary', encoding: 'json' }]],
     [
+      'worker.appendFrames',
+      lease,
+      [
+        {
+          payload: { a: 1 },
+          mode: 'summary',
+          supersedes: '1-1',
+          after: [{ name: 's', key: '' }],
+          applied: new Uint8Array(Buffer.from('{}')),
+        },
+      ],
+    ],
+    ['worker.readWritten', lease],
+    ['worker.readPatches', lease],
+    ['worker.readParent', lease],
+    [
+      'worker.recordForParent',
+      lease,
+      { name: 's', key: 'k', value: 1, durationMs: 1 },
+      [{ path: ['a'], by: 1 }],
+    ],
+    [
       'streams.read',
       ended,
       { attemptIndex: 0, from: 'start', to: 'end', limit: 5, direction: 'forward', visibility: 'all' },
@@ -322,6 +344,7 @@ function streamCalls({ lease, ended }: Known): OddCall[] {
     ['streams.tailOnce', ended, { attemptIndex: 0, after: '0-0', block: 0, limit: 5 }],
     ['streams.readSummary', ended, { attemptIndex: 0 }],
     ['streams.watchSummary', ended, { attemptIndex: 0 }],
+    ['streams.watch', ended, {}],
   ];
 }
 

@@ -40,6 +40,8 @@ export const LANES: Readonly<Record<string, Lane>> = {
   'tests/races/steps/pausing.test.ts': 'rest',
   'tests/scripts': 'fast',
   'tests/tasks': 'fast',
+  // Handlers are killed until they have all finished.
+  'tests/tasks/forward-output.test.ts': 'rest',
   'tests/testing': 'fast',
   'tests/tidy.test.ts': 'fast',
   'tests/upkeep': 'fast',

@@ -238,6 +238,7 @@ END $$;
 --   5  ff_event_pack                  new rows
 --   6  ff_timer, ff_suspension        limits and waits that are over; what somebody else holds is skipped
 --   7  ff_stream_meta                 the stream of the attempt that ends; an append has locked the execution first
+--   8  ff_stream_summary              new rows: the document of the attempt that follows
 -- Small statements, each only if there is something to write: one for everything would cost more than all of them.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
@@ -342,5 +343,6 @@ BEGIN
     UPDATE ff_stream_meta SET closed_at_ms = v_now, closed_reason = t.stream_close
     WHERE execution_id = ANY (v_ids) AND closed_at_ms IS NULL;
   END IF;
+  IF t.attempt_step = 1 THEN PERFORM ff_carry_documents(v_ids, t.replay_step = 1, v_now); END IF;
   RETURN v_ends AND (v_parents OR (v_members AND p_flow = 'later'));
 END $$;

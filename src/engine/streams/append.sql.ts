@@ -3,7 +3,7 @@
  * Many streams at once are in append-together.sql.ts.
  */
 import type { AppendOutcome } from '../../contract/streams.ts';
-import type { EncodedFrame } from '../../model/frames.ts';
+import { isOfRerun, type EncodedFrame } from '../../model/frames.ts';
 import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import { hintChannel } from '../database/names.ts';
@@ -44,8 +44,8 @@ export const APPENDING = { outcome: 'appended', lifecyclePhase: 'active', termin
 const NOTIFYING = withColumns(
   APPENDED,
   columns<{ notified: string | null }>({
-    notified: `CASE WHEN $20::text IS NOT NULL AND outcome = 'appended' THEN
-      pg_notify($21, $20 || concat_ws(',', ts_ms, last_seq, total_bytes, prev_ts_ms) || ']}')::text END`,
+    notified: `CASE WHEN $23::text IS NOT NULL AND outcome = 'appended' THEN
+      pg_notify($24, $23 || concat_ws(',', ts_ms, last_seq, total_bytes, prev_ts_ms) || ']}')::text END`,
   }),
 );
 
@@ -61,14 +61,14 @@ export async function appendFrames(
   notification: string | null = null,
 ): Promise<AppendAnswer> {
   const { lease, frames } = call;
-  if (frames.length === 1 && frames[0]!.mode === 'durable')
+  if (frames.length === 1 && frames[0]!.mode === 'durable' && !isOfRerun(frames[0]!))
     return appendOne(database, call, patienceMs, notification);
   const rows = await run(database, {
     doing: 'appending frames',
     columns: NOTIFYING,
     text: `SELECT ${NOTIFYING.list} FROM ${database.prefix}ff_append_frames($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid, $6::text[],
       $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::integer[], $13::bytea[], $14::bigint, $15::integer,
-      $16::integer, $17::double precision, $18::integer, $19::integer)`,
+      $16::integer, $17::double precision, $18::integer, $19::integer, $20::text[], $21::text[]::jsonb[], $22::bytea[])`,
     params: [
       lease.uuid,
       lease.partition,
@@ -82,6 +82,7 @@ export async function appendFrames(
       call.alpha,
       call.maxDocumentBytes,
       patienceMs,
+      ...rerunParams(frames),
       notification,
       hintChannel(database.schema),
     ],
@@ -159,5 +160,17 @@ function frameParams(frames: readonly EncodedFrame[]): unknown[] {
     frames.map((frame) => frame.step?.key ?? null),
     frames.map((frame) => frame.step?.tryIndex ?? null),
     frames.map(({ payload }) => bufferOf(payload)),
+  ];
+}
+
+/** What only handlers that run again say. */
+function rerunParams(frames: readonly EncodedFrame[]): unknown[] {
+  if (!frames.some(isOfRerun)) return [null, null, null];
+  const stepsOf = (after: EncodedFrame['after']): string | null =>
+    after === undefined ? null : JSON.stringify(after.map(({ name, key }) => [name, key]));
+  return [
+    frames.map((frame) => frame.supersedes ?? null),
+    frames.map((frame) => stepsOf(frame.after)),
+    frames.map(({ applied }) => (applied === undefined ? null : bufferOf(applied))),
   ];
 }

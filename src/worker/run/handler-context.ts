@@ -23,6 +23,7 @@ import type {
   Logger,
   TaskLogger,
   OutputStream,
+  ParentScope,
   SpawnOptions,
   StepFunction,
   StepOptions,
@@ -145,6 +146,10 @@ export class HandlerContext implements TaskContext {
     return this.#run.stream;
   }
 
+  get parent(): ParentScope {
+    return this.#run.parent;
+  }
+
   /** The streams of the task's contract, by name. */
   get streams(): object {
     return this.#run.streams;
@@ -162,14 +167,14 @@ export class HandlerContext implements TaskContext {
     return run.performed(name, key, async () => {
       const begunMs = performance.now();
       let tookMs = 0;
-      const value = await run.inStep(name, key, async () => {
+      const { value, forParent } = await run.inStep(name, key, async () => {
         const made = await runStep({ name, key }, fn, plan, run.lease.signal);
         tookMs = stepDuration(begunMs);
         // Once the step is stored it does not run again: its output must be stored before.
         await run.outputStored();
         return made;
       });
-      return (await run.book.record({ name, key, value, durationMs: tookMs })).value;
+      return (await run.book.record({ name, key, value, durationMs: tookMs }, forParent)).value;
     });
   }
 
@@ -266,7 +271,11 @@ export class HandlerContext implements TaskContext {
     const key = run.arguments.keyOf('spawn', options.key ?? '');
     run.book.take('spawn', task.name, key);
     return run.handOver.take(JSON.stringify(['spawn', task.name, key]), () =>
-      run.waits.during(() => run.children.spawn(task, input, options)),
+      run.waits.during(async () => {
+        const child = await run.children.spawn(task, input, options);
+        run.rerun?.passedChild(child.executionId);
+        return child;
+      }),
     );
   }
 
