@@ -113,6 +113,23 @@ BEGIN
     WHERE e.execution_id IS NOT NULL OR u.holder <> u.id);
 END $$;
 
+-- Writes what submitted executions have beside their rows: tags, by which they are found, and large payloads.
+CREATE OR REPLACE FUNCTION ff_submit_beside(
+  p_now bigint, p_ids uuid[], p_partitions smallint[], p_payloads jsonb[], p_known uuid[], p_template_ordinals integer[], p_tags jsonb[]
+) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  INSERT INTO ff_payload (execution_id, partition_key, payload)
+  SELECT id, part, payload FROM unnest(p_ids, p_partitions, p_payloads) u(id, part, payload)
+  WHERE ff_is_large(payload) AND id <> ALL (p_known) ORDER BY id;
+  INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
+  SELECT t.key, t.value, p_now, u.id, u.part
+  FROM unnest(p_ids, p_partitions, p_template_ordinals) u(id, part, of)
+  CROSS JOIN LATERAL jsonb_each_text(p_tags[u.of]) t
+  WHERE ff_is_listed_tag(t.key) AND CASE WHEN cardinality(p_known) = 0 THEN true
+                                         WHEN u.id IN (SELECT unnest(p_known)) THEN false ELSE true END;
+END $$;
+
 -- p_routes: [{lane, kind, capabilities}], interned before; while one is missing, nothing is written and `unknown_route`
 -- is returned. p_templates: [{route, namespace, priority, policy, tags}], what many executions of one call have in
 -- common; route points into p_routes and p_template_ordinals into p_templates, both from 1.
@@ -232,11 +249,6 @@ BEGIN
     WHERE e.partition_key <> u.part) THEN
     RAISE EXCEPTION 'a uuid already names an execution of another partition' USING ERRCODE = 'FF004';
   END IF;
-  IF EXISTS (SELECT 1 FROM unnest(p_payloads) payload WHERE ff_is_large(payload)) THEN
-    INSERT INTO ff_payload (execution_id, partition_key, payload)
-    SELECT id, part, payload FROM unnest(p_ids, p_partitions, p_payloads) u(id, part, payload)
-    WHERE ff_is_large(payload) AND id <> ALL (v_known) ORDER BY id;
-  END IF;
   -- CASE keeps the test a hashed lookup; when every id is new (the usual case) it is skipped altogether.
   WITH i AS MATERIALIZED (
     SELECT * FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked)
@@ -250,13 +262,8 @@ BEGIN
   SELECT 'eligible'::ff_timer_kind, v_now + delay, id, part, 0, 0 FROM i WHERE delay > 0
   UNION ALL
   SELECT 'deadline', v_now + v_deadlines[of], id, part, 0, 0 FROM i WHERE v_deadlines[of] IS NOT NULL;
-  IF EXISTS (SELECT 1 FROM unnest(v_tags) x WHERE x <> '{}') THEN
-    INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
-    SELECT t.key, t.value, v_now, u.id, u.part
-    FROM unnest(p_ids, p_partitions, p_template_ordinals) u(id, part, of)
-    CROSS JOIN LATERAL jsonb_each_text(v_tags[u.of]) t
-    WHERE ff_is_listed_tag(t.key) AND CASE WHEN cardinality(v_known) = 0 THEN true
-                                           WHEN u.id IN (SELECT unnest(v_known)) THEN false ELSE true END;
+  IF EXISTS (SELECT 1 FROM unnest(v_tags) x WHERE x <> '{}') OR EXISTS (SELECT 1 FROM unnest(p_payloads) x WHERE ff_is_large(x)) THEN
+    PERFORM ff_submit_beside(v_now, p_ids, p_partitions, p_payloads, v_known, p_template_ordinals, v_tags);
   END IF;
   IF v_all_traits & 16 <> 0 THEN
     PERFORM ff_tell_submits(s, v_now, p_ids, p_partitions, p_delays, v_known, p_parent, p_flow, p_template_ordinals, v_traits,
