@@ -2259,6 +2259,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 df890de20a1abbdc2719ac487e55116c
 
+-- function ff_start_and_send(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_key text, p_mailbox text, p_message_id text, p_message jsonb, p_is_request boolean, p_max_messages integer, p_max_bytes bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, sent text, resumed_route_id integer, resumed_due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 cb664cc1ff0147c570a5de20a54f44bf
+
 -- function ff_store_wait_end(p_id uuid, p_wait jsonb, p_fields jsonb)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100

@@ -11,6 +11,7 @@ import type { Connection } from './connection.ts';
 import { createFlowClient } from './flows.ts';
 import { choice, parsed } from '../contract/shape/kinds.ts';
 import { shape } from '../contract/shape/shape.ts';
+import { createMessageClient } from './messages.ts';
 import { createTaskClient } from './tasks.ts';
 import { guarded } from './guarded.ts';
 import { keepPort } from './port.ts';
@@ -72,7 +73,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
       ...createTaskClient(groups, activeSpan),
       ...createFlowClient(groups, activeSpan),
       signal: signals.deliver,
-      ...messages,
+      ...createMessageClient(messages, activeSpan),
       cancel: groups.executions.cancel,
       close,
     }),

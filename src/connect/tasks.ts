@@ -136,12 +136,17 @@ const submitOptions = shape<TaskSubmitOptions & TaskCallOptions>({
 const keyOptions = shape<TaskKeyOptions<unknown>>({ namespace: parsed.optional(), task: parsed.optional() });
 const itemList = list(parsed, LIMITS.submitBatch);
 
+/** The span that is active where a call is made. */
+export type ActiveSpan = () => SpanName | undefined;
+
 /** Submits carry the active span in their tags, so that the trace continues in the worker. */
-export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName | undefined): TaskClient {
-  const traced = (request: SubmitRequest): SubmitRequest => {
-    const tags = withTrace(request.tags, activeSpan());
-    return tags === undefined ? request : { ...request, tags };
-  };
+export function tracedBy(activeSpan: ActiveSpan, request: SubmitRequest): SubmitRequest {
+  const tags = withTrace(request.tags, activeSpan());
+  return tags === undefined ? request : { ...request, tags };
+}
+
+export function createTaskClient(groups: TaskGroups, activeSpan: ActiveSpan): TaskClient {
+  const traced = (request: SubmitRequest): SubmitRequest => tracedBy(activeSpan, request);
   return {
     async submit(task, input, options = {}) {
       submitOptions.checkKeys(options, 'options');
@@ -198,7 +203,7 @@ function checkTask(task: unknown): void {
   refuse('task', 'must come from task()');
 }
 
-async function toRequest(
+export async function toRequest(
   task: AnyTask,
   input: unknown,
   options: TaskSubmitOptions,

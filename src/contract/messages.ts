@@ -1,6 +1,8 @@
 /**
  * Messages: said to one execution, kept in its mailboxes, and handed over to its handler in order, each once.
  */
+import type { SubmitRequest } from './executions.ts';
+import type { ExecutionId } from './ids.ts';
 import type { LeaseRefusal } from './protocol.ts';
 import type { Json, Jsonified } from './json.ts';
 import type { Duration } from './shape/duration.ts';
@@ -11,14 +13,27 @@ import type { TerminalOutcome } from './states.ts';
 export interface SendOptions {
   /** Makes the send repeatable: a second message with the same id returns `duplicate`. Default: a new id. */
   id?: string;
+  /** Of the key, when the execution is named by one. Default `default`. */
+  namespace?: string;
+}
+
+/** An execution to submit under the key that a message is sent to. The key says what it is called and where it is. */
+export type StartRequest = Omit<
+  SubmitRequest,
+  'key' | 'ifExists' | 'namespace' | 'executionId' | 'idempotencyKey'
+>;
+
+/** What is submitted, in the commit of the message, unless the key names an execution that has not finished. */
+export interface Starting {
+  start?: StartRequest;
 }
 
 /** The outcome of sending a message. */
 export type SendOutcome =
-  /** It is kept until the execution receives it. */
-  | { outcome: 'sent'; messageId: string }
+  /** It is kept until the execution receives it. `started`: the execution was submitted in the same commit. */
+  | { outcome: 'sent' | 'started'; messageId: string; executionId: ExecutionId }
   /** A message with this id was sent before. */
-  | { outcome: 'duplicate'; messageId: string }
+  | { outcome: 'duplicate'; messageId: string; executionId: ExecutionId }
   /** The execution has finished. */
   | { outcome: 'not_active'; terminalOutcome: TerminalOutcome }
   /** The execution has reached its limit of messages that it has not received. */
@@ -53,21 +68,26 @@ export interface ListedMessage {
   payload: Json;
 }
 
-/** Sending messages to executions. */
+/** Sending messages to executions, by their ids or their keys. */
 export interface MessageVerbs {
   /**
    * Sends a message to a mailbox of an execution. It is kept from before the execution first waits for it, and handed
    * over in order, once. Throws `not_found`.
    */
-  send(executionId: string, mailbox: string, payload?: unknown, options?: SendOptions): Promise<SendOutcome>;
+  send(
+    idOrKey: string,
+    mailbox: string,
+    payload?: unknown,
+    options?: SendOptions & Starting,
+  ): Promise<SendOutcome>;
   /**
    * Sends a message and waits for the handler's `message.reply(value)`. With an id the request is repeatable: the same
    * id returns the same reply. Throws `execution_ended`, `no_reply` on a timeout, `too_many` and `not_found`.
    */
   request<Reply = Json>(
-    executionId: string,
+    idOrKey: string,
     mailbox: string,
     payload?: unknown,
-    options?: RequestOptions,
+    options?: RequestOptions & Starting,
   ): Promise<Jsonified<Reply>>;
 }

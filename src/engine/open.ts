@@ -32,7 +32,7 @@ import { operationsOf, type Groups } from './operations.ts';
 import { secretsOf, Signing, signingSecret, type SigningSecret } from './signals/signing.ts';
 import { createOrders } from './steps/end-order.ts';
 import { createSteps } from './steps/steps.ts';
-import { createMessageDeliveries } from './messages/messages.ts';
+import { createMessageDeliveries } from './messages/sending.ts';
 import { ReplyWatch } from './messages/replies.ts';
 import { createSignalDeliveries } from './signals/signals.ts';
 import { createAppends } from './streams/append.ts';

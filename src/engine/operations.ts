@@ -37,7 +37,8 @@ import { cancelFlow } from './flows/cancel.ts';
 import * as flows from './flows/flows.ts';
 import { describeFlow, findFlows, listFlows, waitForFlow } from './flows/reads.ts';
 import type { EngineContext } from './kit/context.ts';
-import { reply, requestReply, send, type MessageDeliveries } from './messages/messages.ts';
+import { reply, requestReply, send } from './messages/messages.ts';
+import type { MessageDeliveries } from './messages/sending.ts';
 import { bulk } from './operator/bulk.ts';
 import { explain } from './operator/explain.ts';
 import { find, shorten } from './operator/find.ts';
@@ -219,9 +220,9 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     signals: { deliver: (context, request) => deliverSignal({ context, deliveries }, request) },
     messages: {
       send: (context, id, mailbox, payload, options = {}) =>
-        send({ context, messages }, id, mailbox, payload, options),
+        send({ context, messages, defaultPolicy }, id, mailbox, payload, options),
       request: (context, id, mailbox, payload, options = {}) =>
-        requestReply({ context, messages }, id, mailbox, payload, options) as Promise<never>,
+        requestReply({ context, messages, defaultPolicy }, id, mailbox, payload, options) as Promise<never>,
     },
     worker: workerOperations(parts),
   };

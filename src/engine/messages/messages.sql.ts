@@ -2,10 +2,11 @@
  * Calls the SQL functions of messages, and reads messages and replies. Only statements, no decisions.
  */
 import type { ListedMessage } from '../../contract/messages.ts';
-import { columns, columnsOf, inSchema, type RowOf } from '../database/columns.ts';
+import { columns, columnsOf, inSchema, withColumns, type RowOf } from '../database/columns.ts';
 import { onlyRow, run, type Database } from '../database/database.ts';
 import { runForPerson } from '../database/held.ts';
 import type { Answered, Refused } from '../executions/answered.sql.ts';
+import { submitParams, SUBMIT_ARGUMENTS, type SubmitCall } from '../executions/submitting/submits.sql.ts';
 import { jsonValues, JSON_VALUES, type ExecutionKey, type LeaseKey } from '../executions/executions.sql.ts';
 
 export interface MessageCall extends ExecutionKey {
@@ -78,6 +79,42 @@ export async function sendMessages(
     const answer = byPlace.get(index + 1);
     return answer?.outcome === 'held' ? undefined : answer;
   });
+}
+
+/** The columns of a submit, and what became of the message. */
+const STARTED = withColumns(
+  columnsOf<Answered<'submitted' | 'attached' | 'duplicate' | 'unknown_route'>>()(
+    'uuid',
+    'outcome',
+    'routeId',
+    'dueInMs',
+  ),
+  columnsOf<{ sent: SentAnswer['outcome']; resumedRouteId: number | null; resumedDueInMs: number | null }>()(
+    'sent',
+    'resumedRouteId',
+    'resumedDueInMs',
+  ),
+);
+
+/** Submits under a key unless it names an open execution, and sends a message to whichever it names then. */
+export async function startAndSend(
+  database: Database,
+  start: SubmitCall,
+  message: Omit<MessageCall, keyof ExecutionKey> & { key: string },
+  { maxMessages, maxBytes }: MailboxLimits,
+): Promise<RowOf<typeof STARTED>> {
+  const { key, mailbox, messageId, payload, isRequest } = message;
+  const statement = {
+    doing: 'sending a message',
+    columns: STARTED,
+    text: `SELECT ${STARTED.list} FROM ${database.prefix}ff_start_and_send(${SUBMIT_ARGUMENTS}, p_key => $8::text,
+      p_mailbox => $9::text, p_message_id => $10::text, p_message => $11::text::jsonb, p_is_request => $12::boolean,
+      p_max_messages => $13::integer, p_max_bytes => $14::bigint)`,
+    params: [...submitParams(start), key, mailbox, messageId, payload, isRequest, maxMessages, maxBytes],
+    // Because of their ids.
+    repeatable: 'yes' as const,
+  };
+  return onlyRow('sending a message', await run(database, statement));
 }
 
 export interface ReplyCall extends LeaseKey {

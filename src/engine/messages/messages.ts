@@ -4,7 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import type { LastOf } from '../../contract/described.ts';
 import { EngineError } from '../../contract/errors.ts';
-import { parseExecutionId, type ParsedExecutionId } from '../../contract/ids.ts';
+import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
 import type { Json } from '../../contract/json.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type {
@@ -14,30 +14,25 @@ import type {
   RequestOptions,
   SendOptions,
   SendOutcome,
+  Starting,
 } from '../../contract/messages.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
 import { durationMs } from '../../contract/shape/duration.ts';
 import { parsed, string } from '../../contract/shape/kinds.ts';
 import { shape } from '../../contract/shape/shape.ts';
 import { encodeJson } from '../../model/json.ts';
-import type { Database } from '../database/database.ts';
 import { announce } from '../kit/announce.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { Deliveries } from '../kit/deliveries.ts';
-import {
-  readMessages,
-  replyToMessage,
-  sendMessage,
-  sendMessages,
-  type MessageCall,
-  type SentAnswer,
-} from './messages.sql.ts';
+import { namespaceName } from '../kit/kinds.ts';
+import { readMessages, replyToMessage } from './messages.sql.ts';
+import { notFound, sendTo, type Message, type Sending } from './sending.ts';
 
 const mailboxName = string(LIMITS.mailboxBytes);
 const messageId = string(LIMITS.messageIdBytes);
-const sendOptions = shape<SendOptions>({ id: messageId.optional() });
-const requestOptions = shape<RequestOptions>({ id: messageId.optional(), timeout: parsed.optional() });
+const fields = { id: messageId.optional(), namespace: namespaceName.optional(), start: parsed.optional() };
+const sendOptions = shape<SendOptions & Starting>(fields);
+const requestOptions = shape<RequestOptions & Starting>({ ...fields, timeout: parsed.optional() });
 const replyRequest = shape<ReplyRequest>({
   name: string(LIMITS.stepNameBytes),
   key: string(LIMITS.stepKeyBytes, 0),
@@ -45,47 +40,28 @@ const replyRequest = shape<ReplyRequest>({
   value: parsed.optional(),
 });
 
-const MAILBOX = { maxMessages: LIMITS.messages, maxBytes: LIMITS.messagesBytes };
-
-export type MessageDeliveries = Deliveries<MessageCall, SentAnswer>;
-
-export function createMessageDeliveries(database: Database): MessageDeliveries {
-  return new Deliveries({
-    together: (calls) => sendMessages(database, calls, MAILBOX),
-    alone: (call) => sendMessage(database, call, MAILBOX),
-    keyOf: ({ uuid, messageId: id }) => `${uuid}/${id}`,
-  });
-}
-
-/** Where messages are sent and announced. */
-export interface Sending {
-  context: EngineContext;
-  messages: MessageDeliveries;
-}
-
-/** The execution that is meant. */
-function targetOf(executionId: string): ParsedExecutionId {
-  return parseExecutionId(executionId);
-}
-
 export async function send(
   sending: Sending,
-  executionId: string,
+  idOrKey: string,
   mailbox: string,
   payload: unknown,
-  options: SendOptions,
+  options: SendOptions & Starting,
 ): Promise<SendOutcome> {
-  const { id } = sendOptions.check(options, 'options');
-  const call = callOf(executionId, mailbox, payload, id);
-  const answer = await deliver(sending, { ...call, isRequest: false });
+  const { id, namespace, start } = sendOptions.check(options, 'options');
+  const message = { ...messageOf(mailbox, payload, id), isRequest: false };
+  const { answer, key, started } = await sendTo(sending, { idOrKey, namespace, start }, message);
+  const named = {
+    messageId: message.messageId,
+    executionId: formatExecutionId(key.partition, key.uuid),
+  };
   // An id that nobody else knows: this very call was repeated after its response was lost.
   const outcome = answer.outcome === 'duplicate' && id === undefined ? 'sent' : answer.outcome;
   switch (outcome) {
     case 'sent':
     case 'resumed':
-      return { outcome: 'sent', messageId: call.messageId };
+      return { outcome: started ? 'started' : 'sent', ...named };
     case 'duplicate':
-      return { outcome, messageId: call.messageId };
+      return { outcome, ...named };
     case 'not_active':
       return { outcome, terminalOutcome: answer.terminalOutcome };
     case 'too_many':
@@ -98,52 +74,36 @@ export async function send(
 /** The same id waits for the reply to the same message. */
 export async function requestReply(
   sending: Sending,
-  executionId: string,
+  idOrKey: string,
   mailbox: string,
   payload: unknown,
-  options: RequestOptions,
+  options: RequestOptions & Starting,
 ): Promise<Json> {
-  const { id, timeout = LIMITS.requestMs } = requestOptions.check(options, 'options');
+  const { id, namespace, start, timeout = LIMITS.requestMs } = requestOptions.check(options, 'options');
   const timeoutMs = durationMs(timeout, 'options.timeout', LIMITS.requestLongestMs);
-  const call = callOf(executionId, mailbox, payload, id);
-  const { outcome } = await deliver(sending, { ...call, isRequest: true });
-  switch (outcome) {
+  const message = { ...messageOf(mailbox, payload, id), isRequest: true };
+  const { answer, key } = await sendTo(sending, { idOrKey, namespace, start }, message);
+  switch (answer.outcome) {
     case 'not_found':
       throw notFound();
     case 'not_active':
-      throw new EngineError('execution_ended', 'The execution has finished.', { field: 'executionId' });
+      throw new EngineError('execution_ended', 'The execution has finished.', { field: 'idOrKey' });
     case 'too_many':
       throw new EngineError(
         'too_many',
         `The execution has ${LIMITS.messages} messages, or ${LIMITS.messagesBytes} bytes of them, that it has not received.`,
       );
     default:
-      return sending.context.replies.wait(call, timeoutMs);
+      return sending.context.replies.wait({ ...key, messageId: message.messageId }, timeoutMs);
   }
 }
 
-function callOf(
-  executionId: string,
-  mailbox: string,
-  payload: unknown,
-  id: string = randomUUID(),
-): Omit<MessageCall, 'isRequest'> {
+function messageOf(mailbox: string, payload: unknown, id: string = randomUUID()): Omit<Message, 'isRequest'> {
   return {
-    ...targetOf(executionId),
     mailbox: mailboxName.check(mailbox, 'mailbox'),
     messageId: id,
     payload: encodeJson(payload ?? null, 'payload', LIMITS.messageBytes)!,
   };
-}
-
-async function deliver({ context, messages }: Sending, call: MessageCall): Promise<SentAnswer> {
-  const answer = await messages.deliver(call);
-  announce(context, [{ ...answer, uuid: call.uuid }]);
-  return answer;
-}
-
-function notFound(): EngineError {
-  return new EngineError('not_found', 'There is no such execution.', { field: 'executionId' });
 }
 
 export async function reply(

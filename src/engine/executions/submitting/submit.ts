@@ -306,7 +306,7 @@ function withField(
 }
 
 /** The database sets a timer for each deadline, but does not return it. */
-function toAnswers(answers: readonly Submitted[], sent: readonly CheckedRequest[]): readonly Answer[] {
+export function toAnswers(answers: readonly Submitted[], sent: readonly CheckedRequest[]): readonly Answer[] {
   const cancelled = sent.some(({ own }) => own !== null) ? answers.flatMap(cancelledBy) : [];
   if (sent.every(({ deadlineMs }) => deadlineMs === undefined)) return [...answers, ...cancelled];
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
