@@ -25,12 +25,14 @@ export interface Transition {
   leaseEvent: LeaseEventType | null;
   /** The event owed when an operator caused it. */
   operatorEvent: OperatorEventType | null;
-  /** The event owed when it starts, changes or ends a wait for signals. */
+  /** The event owed when it starts, changes or ends a wait for signals, or begins the next run. */
   signalEvent: SignalEventType | null;
   /** Which of the situation's blocking reasons it results in, where there are several. */
   blockingReason?: BlockingReason;
   /** 1 counts a replay, which also resets retries and reclaims to 0. */
   replayStep: 0 | 1;
+  /** 1 begins the next run, which also resets retries and reclaims to 0. */
+  runStep: 0 | 1;
 }
 
 /** Attempt states of an execution whose attempt has not started. */
@@ -43,6 +45,7 @@ export const STILL = {
   retryStep: 0,
   reclaimStep: 0,
   replayStep: 0,
+  runStep: 0,
   operatorEvent: null,
   signalEvent: null,
 } as const;

@@ -22,7 +22,7 @@ interface OperatorCalls {
   forget(keys: readonly ExecutionKey[]): Promise<unknown[]>;
 }
 
-function operatorCallsOn(database: Database): OperatorCalls {
+export function operatorCallsOn(database: Database): OperatorCalls {
   return {
     cancelAsListed: (keys) =>
       cancelExecutions(

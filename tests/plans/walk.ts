@@ -154,7 +154,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
   await walkOperated(database, client, each);
   await walkTold(database, client);
-  await walkMailed(database);
+  await walkMailed(database, client);
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);

@@ -26,6 +26,7 @@ const COVERED = [
   'ff_member',
   'ff_message',
   'ff_progress',
+  'ff_run',
   'ff_signal',
   'ff_step',
   'ff_stream_meta',
