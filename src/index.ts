@@ -63,6 +63,7 @@ export type {
   WaitResult,
   WriteOptions,
 } from './define/task-context.ts';
+export type { Inbox, InboxOptions, Message, ReceiveOptions } from './define/messages.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.ts';
 export type { Duration, DurationParts } from './contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';
@@ -237,6 +238,14 @@ export {
   type StagedEdge,
   type SubmittedFlow,
 } from './contract/flows.ts';
+export type {
+  ListedMessage,
+  MessageVerbs,
+  RequestOptions,
+  RunSummary,
+  SendOptions,
+  SendOutcome,
+} from './contract/messages.ts';
 export {
   WAIT_REASONS,
   type ApproveRequest,

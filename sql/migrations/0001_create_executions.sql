@@ -106,7 +106,9 @@ CREATE TABLE ff_transition (
   retry_step        smallint NOT NULL,
   reclaim_step      smallint NOT NULL,
   -- 1 counts a replay, which also begins retries and reclaims again from 0.
-  replay_step       smallint NOT NULL
+  replay_step       smallint NOT NULL,
+  -- 1 begins the next run, which also begins them from 0.
+  run_step          smallint NOT NULL
 );
 CREATE TABLE ff_lane (
   lane           text PRIMARY KEY,
@@ -174,6 +176,8 @@ CREATE TABLE ff_execution (
   attempt_index     integer NOT NULL DEFAULT 0,
   retry_count       integer NOT NULL DEFAULT 0,
   reclaim_count     integer NOT NULL DEFAULT 0,
+  -- The first attempt of its run, or since it was replayed from the start: children of another generation are other children.
+  generation        integer NOT NULL DEFAULT 0,
   route_id          integer NOT NULL,
   priority          integer NOT NULL,
   lifecycle_phase   ff_lifecycle_phase NOT NULL,
@@ -185,8 +189,6 @@ CREATE TABLE ff_execution (
   replay_count      smallint NOT NULL DEFAULT 0,
   -- What it may have beside its row, so that whoever ends it looks only where there can be something. Bits: see ff_traits_of.
   traits            smallint NOT NULL DEFAULT 0,
-  -- How often it was begun anew from its start: children of another generation are other children.
-  generation        smallint NOT NULL DEFAULT 0,
   -- Who spawned it, in the same partition: told when it ends.
   parent_id         uuid,
   -- Whether the current attempt was paused before: then it has a row in the history.
@@ -376,7 +378,7 @@ CREATE TYPE ff_claimable AS (
   epochs      bigint[],
   retries     integer[],
   createds    bigint[],
-  generations smallint[],
+  generations integer[],
   states      ff_attempt_state[],
   limits      bigint[],
   flows       uuid[],

@@ -21,6 +21,8 @@ export const EXIT = {
 } as const;
 
 const BY_CODE: Partial<Record<ErrorCode, number>> = {
+  execution_ended: EXIT.refused,
+  no_reply: EXIT.timedOut,
   invalid_input: EXIT.usage,
   invalid_id: EXIT.usage,
   invalid_policy: EXIT.usage,

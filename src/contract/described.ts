@@ -5,13 +5,21 @@
 import type { AttemptRecord, ExecutionSummary, LeaseSpan } from './operations.ts';
 import type { ExecutionSnapshot } from './executions.ts';
 import type { Json } from './json.ts';
-import type { ListedMessage } from './messages.ts';
+import type { ListedMessage, RunSummary } from './messages.ts';
 import type { PendingWaitpoint } from './signals.ts';
 import type { PublicState } from './states.ts';
 import type { ListedStep } from './steps.ts';
 
 /** A part of an execution that `describe` includes on request. */
-export const DESCRIBE_PARTS = ['input', 'steps', 'children', 'waits', 'messages', 'timeline'] as const;
+export const DESCRIBE_PARTS = [
+  'input',
+  'steps',
+  'children',
+  'waits',
+  'messages',
+  'runs',
+  'timeline',
+] as const;
 
 /** The name of such a part. */
 export type DescribePart = (typeof DESCRIBE_PARTS)[number];
@@ -85,6 +93,8 @@ export interface DescribedParts {
   waits: LastOf<PendingWaitpoint>;
   /** Its messages: those that were handed over, then those that it has not received; at most 100. */
   messages: LastOf<ListedMessage>;
+  /** The runs before the current one, if it continued as a new run: the last 20. */
+  runs: LastOf<RunSummary>;
   /** From its submission to now, with its last 200 attempts. */
   timeline: LastOf<TimelineEntry>;
 }

@@ -48,6 +48,7 @@ export const SIGNAL_EVENTS = [
   'delivered',
   'resumed',
   'escalated',
+  'continued',
   'timed_out',
   'waitpoints_expired',
 ] as const;
@@ -197,6 +198,8 @@ export type SignalEvent =
       by: string | null;
     })
   | (SignalEventBase & { type: 'escalated'; wait: string })
+  /** A run ended, and the next one begins: `run` is the number of the one that ended. */
+  | (SignalEventBase & { type: 'continued'; run: bigint })
   | (SignalEventBase & { type: 'timed_out'; wait: string; onTimeout: 'fail' | 'cancel' | 'expire' })
   | (SignalEventBase & { type: 'waitpoints_expired'; waitpoints: readonly string[] });
 

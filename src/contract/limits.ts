@@ -158,6 +158,8 @@ export const LIMITS = {
   messageIdMs: 3_600_000,
   /** Runs whose summaries are kept. */
   runSummaries: 20,
+  /** Rows of one kind that are deleted at once when a run ends. */
+  runPart: 1_000,
   /** Bytes of one frame of a stream; frames and bytes of one append. */
   frameBytes: 65_536,
   appendFrames: 1_000,

@@ -54,6 +54,21 @@ export interface ReplyRequest extends Required<StepKey> {
 /** `replied`: the reply is stored, or an earlier one was. */
 export type ReplyOutcome = { outcome: 'replied' } | LeaseRefusal;
 
+/** `repeated`: the same lease made the same call before. */
+export type ContinueOutcome = { outcome: 'continued'; repeated: boolean } | LeaseRefusal;
+
+/** What is kept of a run that continued as a new one. */
+export interface RunSummary {
+  /** From 1. */
+  run: bigint;
+  beganAtMs: number;
+  endedAtMs: number;
+  attempts: number;
+  steps: number;
+  /** Messages that it received. */
+  messages: number;
+}
+
 /** A message as it is shown. */
 export interface ListedMessage {
   messageId: string;

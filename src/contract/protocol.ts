@@ -7,7 +7,7 @@ import type { FailureDetail } from './failure-detail.ts';
 import type { MemberRequest, SubmittedFlow } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
-import type { ReplyOutcome, ReplyRequest } from './messages.ts';
+import type { ContinueOutcome, ReplyOutcome, ReplyRequest } from './messages.ts';
 import type { CreateWaitpointOutcome, SuspendOutcome, SuspendRequest, WaitpointRequest } from './signals.ts';
 import type { LifecyclePhase, TerminalOutcome } from './states.ts';
 import type {
@@ -68,7 +68,7 @@ export interface Claim extends LeaseRef {
   /** The attempt before this one lost its lease. */
   reclaimed: boolean;
   createdAtMs: number;
-  /** How often a replay started the execution over from the beginning. */
+  /** The first attempt of its run, or since a replay started it over: later ones have other children. */
   generation: number;
   /** The flow it is a member of, or null. */
   flowId: ExecutionId | null;
@@ -209,6 +209,11 @@ export interface WorkerPort {
   createWaitpoint(lease: LeaseRef, request: WaitpointRequest): Promise<CreateWaitpointOutcome>;
   /** Stores the reply to a message that the execution has received. Repeatable: the first reply stays. */
   reply(lease: LeaseRef, request: ReplyRequest): Promise<ReplyOutcome>;
+  /**
+   * Ends the run with a new input: the next run begins under the same id, without the steps and waits of this one.
+   * Repeatable.
+   */
+  continueAs(lease: LeaseRef, input?: unknown): Promise<ContinueOutcome>;
   /**
    * Submits children of the lease's execution, in its partition; an id of another one is refused. Repeatable when the
    * requests carry ids.

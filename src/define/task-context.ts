@@ -267,7 +267,7 @@ export interface FlowScope {
 }
 
 /** The context a handler gets besides its input. */
-export interface TaskContext {
+export interface TaskContext<In = unknown> {
   readonly executionId: ExecutionId;
   /** The task's name. */
   readonly kind: string;
@@ -369,6 +369,11 @@ export interface TaskContext {
   ): Promise<Message<Payload> | undefined>;
   /** Receives the messages of a mailbox one after another: `for await (const message of ctx.inbox('commands'))`. */
   inbox<Payload = Json>(mailbox: string, options?: InboxOptions<Payload>): Inbox<Payload>;
+  /**
+   * Ends this run, and begins the next one under the same id with another input: `return ctx.continueAs(input)`. Steps,
+   * waits and received messages of this run are deleted; messages that it has not received stay.
+   */
+  continueAs(input: In): never;
   /** Starts another execution, once, however often this one runs again. */
   spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,

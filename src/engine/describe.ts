@@ -16,6 +16,7 @@ import { shape } from '../contract/shape/shape.ts';
 import { timelineOf } from '../model/timeline.ts';
 import { readInput, readSnapshotOf } from './executions/reads.ts';
 import type { EngineContext } from './kit/context.ts';
+import { listRuns } from './messages/continue.ts';
 import { listMessages } from './messages/messages.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { listWaitpoints } from './signals/waitpoints.ts';
@@ -42,6 +43,7 @@ const READS: { readonly [Part in DescribePart]: Read<Part> } = {
     return lastOf(waitpoints, LIMITS.describedWaits);
   },
   messages: (context, { executionId }) => listMessages(context, executionId),
+  runs: (context, { executionId }) => listRuns(context, executionId),
   async timeline(context, snapshot) {
     const page = { limit: LIMITS.describedAttempts };
     const { attempts, before } = await listAttempts(context, snapshot.executionId, page);

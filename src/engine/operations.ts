@@ -37,6 +37,7 @@ import { cancelFlow } from './flows/cancel.ts';
 import * as flows from './flows/flows.ts';
 import { describeFlow, findFlows, listFlows, waitForFlow } from './flows/reads.ts';
 import type { EngineContext } from './kit/context.ts';
+import { continueAs } from './messages/continue.ts';
 import { reply, requestReply, send } from './messages/messages.ts';
 import type { MessageDeliveries } from './messages/sending.ts';
 import { bulk } from './operator/bulk.ts';
@@ -149,6 +150,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     suspend,
     createWaitpoint,
     reply,
+    continueAs,
     spawn: (_, lease, requests) => submits.spawn(lease, requests),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),

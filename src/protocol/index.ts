@@ -32,6 +32,7 @@ export type {
   SpawnOutcome,
   StepKey,
 } from '../contract/steps.ts';
+export type { ContinueOutcome, ReplyOutcome, ReplyRequest } from '../contract/messages.ts';
 export type {
   CreateWaitpointOutcome,
   SuspendOutcome,

@@ -278,6 +278,7 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
     ['send', ID, 'in', { a: 1 }, { id: 'm' }],
     ['request', ID, 'in', { a: 1 }, { id: 'm', timeout: 5 }],
     ['worker.reply', lease, { name: 'inbox:in', key: '1', messageId: 'm', value: 1 }],
+    ['worker.continueAs', lost, { n: 1 }],
     ['signingKeys.rotate', { grace: 5 }],
     ['signingKeys.revoke', 'nobody'],
   ];

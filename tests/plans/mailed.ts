@@ -7,7 +7,9 @@ import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
 import { listDueTimers } from '../../src/engine/executions/due.sql.ts';
 import {
   readMessages,
+  continueExecution,
   readReplies,
+  readRuns,
   replyToMessage,
   sendMessage,
   sendMessages,
@@ -15,9 +17,12 @@ import {
 } from '../../src/engine/messages/messages.sql.ts';
 import { readForExplain } from '../../src/engine/operator/explain.sql.ts';
 import { suspendExecution, type SuspendAnswer } from '../../src/engine/signals/signals.sql.ts';
+import { operatorCallsOn } from './operated.ts';
+import type { Recorder } from './plan-recorder.ts';
 import { callsOn, claimBatch, submitBatch, unknownLeases } from './workload.ts';
 
 const SCENES = 4;
+const CONTINUED = 3;
 const MAILBOX = { maxMessages: 1_000, maxBytes: 1_000_000 };
 const NAME = 'inbox:in';
 
@@ -78,16 +83,40 @@ async function walkReceived(database: Database, lease: LeaseKey): Promise<void> 
   await readMessages(database, lease, { pending: 10, handed: 10 });
 }
 
-export async function walkMailed(database: Database): Promise<void> {
+/** With messages, with more steps than are deleted at once, and cancelled before the next run. */
+async function walkContinued(
+  database: Database,
+  client: Recorder['client'],
+  take: () => Promise<LeaseKey>,
+): Promise<void> {
+  const terms = { input: '1', keptRuns: 1, idMs: -1, part: 1_000 };
+  const [first, parts, cancelled] = [await take(), await take(), await take()];
+  await sendMessages(database, [messageTo(first)], MAILBOX);
+  await receive(database, first, '1');
+  for (let runs = 0; runs < 2; runs += 1) await continueExecution(database, { ...first, ...terms });
+  await continueExecution(database, { ...(await take()), ...terms });
+  await readRuns(database, first);
+  for (const lease of [parts, cancelled]) {
+    await client.query(
+      `INSERT INTO ff_step (execution_id, partition_key, attempt_index, lease_epoch, recorded_at_ms, kind, name, key)
+       SELECT $1, $2, 0, 1, 1, 'step', 's', n::text FROM generate_series(1, 2500) n`,
+      [lease.uuid, lease.partition],
+    );
+    await continueExecution(database, { ...lease, ...terms });
+  }
+  await callsOn(database).cancel([cancelled]);
+  await operatorCallsOn(database).replay([cancelled], 'failed_step');
+  await fireUntilNone(database);
+}
+
+export async function walkMailed(database: Database, client: Recorder['client']): Promise<void> {
+  const runs = await submitBatch(database, { kinds: [`continued-${randomUUID()}`], count: CONTINUED });
+  await walkContinued(database, client, async () => (await claimBatch(database, runs.routes, 1))[0]!);
   const [stranger] = unknownLeases(1);
   await replyToMessage(database, { ...stranger!, messageId: 'm', name: NAME, key: '1', value: '1' });
   const { routes } = await submitBatch(database, { kinds: [`mailed-${randomUUID()}`], count: SCENES });
-  const [received, full, unread, late] = (await claimBatch(database, routes, SCENES)) as [
-    LeaseKey,
-    LeaseKey,
-    LeaseKey,
-    LeaseKey,
-  ];
+  const leases = await claimBatch(database, routes, SCENES);
+  const [received, full, unread, late] = leases as [LeaseKey, LeaseKey, LeaseKey, LeaseKey];
   await walkReceived(database, received);
   // Times out although something came, which its run may not take any more.
   await receive(database, full, '1', { limit: 0, timeoutMs: 50 });

@@ -24,7 +24,7 @@ interface OperatorCalls {
   forget(keys: readonly ExecutionKey[]): Promise<unknown[]>;
 }
 
-function operatorCallsOn(database: Database): OperatorCalls {
+export function operatorCallsOn(database: Database): OperatorCalls {
   return {
     cancelAsListed: (keys) =>
       cancelExecutions(

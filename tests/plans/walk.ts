@@ -156,7 +156,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkOperated(database, client, each);
   await walkAskedEvents(database, each);
   await walkTold(database, client);
-  await walkMailed(database);
+  await walkMailed(database, client);
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);

@@ -172,6 +172,15 @@ BEGIN
     v_over := CASE outcome WHEN 'execution_timed_out' THEN v_over || execution_id ELSE v_over END;
     RETURN NEXT;
   END LOOP;
+  IF EXISTS (SELECT FROM unnest(v_rows) r WHERE r.traits & 128 <> 0) THEN
+    -- A run begins when what the one before it left behind is deleted.
+    FOR execution_id IN SELECT * FROM ff_clear_further(v_rows) LOOP
+      outcome := 'delayed'; worker_instance_id := NULL; due_in_ms := 0;
+      v_timed_out := v_timed_out || execution_id;
+      v_rows := ARRAY(SELECT r FROM unnest(v_rows) r WHERE r.execution_id <> ALL (v_timed_out));
+      RETURN NEXT;
+    END LOOP;
+  END IF;
   PERFORM ff_settle('fire_timer', v_rows, NULL, NULL, NULL, NULL, NULL);
   PERFORM ff_settle('wake', v_woken, NULL, NULL, NULL, NULL, NULL);
   FOR execution_id, outcome, route_id, due_in_ms IN SELECT * FROM ff_time_out_suspended(v_suspended) LOOP

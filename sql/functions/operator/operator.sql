@@ -59,11 +59,12 @@ BEGIN
            'from', CASE WHEN p_from_start THEN 'start' ELSE 'failed_step' END, 'previous_outcome', terminal_outcome))
   INTO v_again, v_deadlines, v_details FROM decided WHERE again;
   v_again := coalesce(v_again, '{}');
+  PERFORM ff_clear_replayed(v_again);
   IF p_from_start AND cardinality(v_again) > 0 THEN
     UPDATE ff_step s SET retired_by = (SELECT replay_count + 1 FROM ff_execution e WHERE e.execution_id = s.execution_id)
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r)) AND retired_by = 0;
     DELETE FROM ff_end_order WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
-    UPDATE ff_execution SET generation = generation + 1
+    UPDATE ff_execution SET generation = attempt_index + 1
     WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
     GET DIAGNOSTICS v_written = ROW_COUNT;
     -- What was handed over before counts no more, as the steps that took it.

@@ -85,6 +85,7 @@ BEGIN
   DELETE FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = ANY (v_gone);
   DELETE FROM ff_signal WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_message WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_run WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_mailbox WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_waitpoint WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_step WHERE execution_id = ANY (v_gone);

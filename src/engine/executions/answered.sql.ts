@@ -30,6 +30,7 @@ export type Done =
   | 'recorded'
   | 'created'
   | 'replied'
+  | 'run_continued'
   | 'appended'
   | 'cancelled'
   | 'already_cancelled'

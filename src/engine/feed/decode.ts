@@ -194,6 +194,8 @@ function signalEvent(row: StoredEvent): SignalEvent {
         outcome: word(row, detail?.['outcome'], 'outcome', ['satisfied', 'timed_out', 'woken']),
         by: textOrNull(row, detail?.['by'], 'by'),
       });
+    case 'continued':
+      return Object.assign(base, { type, run: big(row, detail?.['run'], 'run') });
     case 'escalated':
       return Object.assign(base, { type, wait: text(row, detail?.['wait'], 'wait') });
     case 'timed_out':
@@ -346,6 +348,12 @@ function textOrNull(row: StoredEvent, value: unknown, key: string): string | nul
 function whole(row: StoredEvent, value: unknown, key: string): number {
   if (!Number.isSafeInteger(value)) throw malformed(row, key);
   return value as number;
+}
+
+/** Numbers that JSON cannot hold are text. */
+function big(row: StoredEvent, value: unknown, key: string): bigint {
+  if (typeof value !== 'string' || !/^\d+$/.test(value)) throw malformed(row, key);
+  return BigInt(value);
 }
 
 function wholeOrNull(row: StoredEvent, value: unknown, key: string): number | null {

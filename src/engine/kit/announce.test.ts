@@ -130,7 +130,7 @@ const APART = [
 /** Other words in what the functions return: states, verbs, and keys of JSON. */
 const NO_OUTCOMES = new Set(
   `active eligible_now interrupted none runnable success terminal
-   append complete fail lease_ pause record release renew reply spawn suspend
+   append complete continue fail lease_ pause record release renew reply spawn suspend
    accepted name route sleep`.split(/\s+/),
 );
 

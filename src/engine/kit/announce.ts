@@ -73,6 +73,7 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   replied: ENDED,
   delayed: {},
   released: GIVEN_UP,
+  run_continued: GIVEN_UP,
   revoked: GIVEN_UP,
   lapsed: GIVEN_UP,
   retry_scheduled: STREAM,

@@ -1,7 +1,7 @@
 /**
  * Calls the SQL functions of messages, and reads messages and replies. Only statements, no decisions.
  */
-import type { ListedMessage } from '../../contract/messages.ts';
+import type { ListedMessage, RunSummary } from '../../contract/messages.ts';
 import { columns, columnsOf, inSchema, withColumns, type RowOf } from '../database/columns.ts';
 import { onlyRow, run, type Database } from '../database/database.ts';
 import { runForPerson } from '../database/held.ts';
@@ -125,24 +125,20 @@ export interface ReplyCall extends LeaseKey {
   value: string;
 }
 
+const LEASE = '$1::uuid, $2::smallint, $3::integer, $4::bigint';
+
+function leaseParams({ uuid, partition, attemptIndex, leaseEpoch }: LeaseKey): unknown[] {
+  return [uuid, partition, attemptIndex, leaseEpoch];
+}
+
 const REPLIED = columnsOf<Refused>()('outcome', 'lifecyclePhase', 'terminalOutcome', 'leaseEpoch');
 
 export async function replyToMessage(database: Database, call: ReplyCall): Promise<RowOf<typeof REPLIED>> {
   const rows = await run(database, {
     doing: 'replying to a message',
     columns: REPLIED,
-    text: `SELECT ${REPLIED.list} FROM ${database.prefix}ff_reply($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::text, $6::text,
-      $7::text, $8::jsonb)`,
-    params: [
-      call.uuid,
-      call.partition,
-      call.attemptIndex,
-      call.leaseEpoch,
-      call.messageId,
-      call.name,
-      call.key,
-      call.value,
-    ],
+    text: `SELECT ${REPLIED.list} FROM ${database.prefix}ff_reply(${LEASE}, $5::text, $6::text, $7::text, $8::jsonb)`,
+    params: [...leaseParams(call), call.messageId, call.name, call.key, call.value],
     repeatable: 'yes',
   });
   return onlyRow('replying to a message', rows);
@@ -217,6 +213,64 @@ export function readMessages(
        ORDER BY handed_at_ms IS NULL, seq`,
     ),
     params: [key.uuid, key.partition, limit.pending, limit.handed],
+    repeatable: 'yes',
+  });
+}
+
+export interface ContinueCall extends LeaseKey {
+  /** JSON text. */
+  input: string;
+  /** Runs whose summaries are kept. */
+  keptRuns: number;
+  /** How long the ids of messages are known. */
+  idMs: number;
+  /** Rows of one kind that are deleted at once. */
+  part: number;
+}
+
+const CONTINUED = columnsOf<Answered>()(
+  'outcome',
+  'repeated',
+  'lifecyclePhase',
+  'terminalOutcome',
+  'leaseEpoch',
+  'routeId',
+  'dueInMs',
+);
+
+export async function continueExecution(
+  database: Database,
+  call: ContinueCall,
+): Promise<RowOf<typeof CONTINUED>> {
+  const rows = await run(database, {
+    doing: 'continuing as a new run',
+    columns: CONTINUED,
+    text: `SELECT ${CONTINUED.list} FROM ${database.prefix}ff_continue(${LEASE}, $5::jsonb, $6::integer, $7::bigint, $8::integer)`,
+    params: [...leaseParams(call), call.input, call.keptRuns, call.idMs, call.part],
+    repeatable: 'yes',
+  });
+  return onlyRow('continuing as a new run', rows);
+}
+
+const RUN = columns<Omit<RunSummary, 'run'> & { run: string }>({
+  run: 'run::text',
+  beganAtMs: 'began_at_ms',
+  endedAtMs: 'ended_at_ms',
+  attempts: 'attempts',
+  steps: 'steps',
+  messages: 'messages',
+});
+
+/** The summaries of ended runs, oldest first. */
+export function readRuns(database: Database, key: ExecutionKey): Promise<RowOf<typeof RUN>[]> {
+  return run(database, {
+    doing: 'reading runs',
+    columns: RUN,
+    text: inSchema(
+      database,
+      `SELECT ${RUN.list} FROM s.ff_run r WHERE execution_id = $1 AND partition_key = $2 ORDER BY r.run`,
+    ),
+    params: [key.uuid, key.partition],
     repeatable: 'yes',
   });
 }

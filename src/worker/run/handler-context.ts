@@ -34,6 +34,7 @@ import type {
   WaitpointOptions,
 } from '../../define/task-context.ts';
 import { mailboxName, stepName, waitpointName, type Keyed } from './call-arguments.ts';
+import { Continuation } from './continuation.ts';
 import { Run } from './run.ts';
 import { planOf, runStep, stepDuration } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
@@ -80,6 +81,7 @@ export class HandlerContext implements TaskContext {
   readonly #lease: HeldLease;
   readonly #kinds: StreamKinds;
   #madeRun: Run | undefined;
+  #continuation: Continuation | undefined;
   #stage: 'running' | 'handled' | 'over' = 'running';
 
   constructor(worker: ContextWorker, lease: HeldLease, kinds: StreamKinds) {
@@ -109,6 +111,11 @@ export class HandlerContext implements TaskContext {
     HandlerContext.handled(ctx);
     ctx.#stage = 'over';
     return ctx.#madeRun;
+  }
+
+  /** Whether the handler asked for the next run, and returned something else. */
+  static forgot(ctx: HandlerContext, returned: unknown): boolean {
+    return ctx.#continuation !== undefined && ctx.#continuation !== returned;
   }
 
   static runOf(ctx: HandlerContext): Run {
@@ -260,6 +267,10 @@ export class HandlerContext implements TaskContext {
     return run.messages.inbox(mailbox, run.arguments.optionsOf('inbox', mailbox, rest));
   }
 
+  continueAs(input: unknown): never {
+    return (this.#continuation = new Continuation(input)) as never;
+  }
+
   async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
@@ -297,6 +308,7 @@ export class HandlerContext implements TaskContext {
   static {
     for (const name of ASYNC_METHODS) detachable<Promise<unknown>>(this.prototype, name, forgiven);
     detachable<unknown>(this.prototype, 'inbox', (call) => call());
+    detachable<unknown>(this.prototype, 'continueAs', (call) => call());
     detachable<void>(this.prototype, 'progress', (call) => call());
   }
 }
@@ -311,7 +323,7 @@ function momentOf(date: Date): number {
 /** A method that can also be destructured from the context, and that middleware may replace with one of its own. */
 function detachable<Returned>(
   prototype: HandlerContext,
-  name: (typeof ASYNC_METHODS)[number] | 'inbox' | 'progress',
+  name: (typeof ASYNC_METHODS)[number] | 'inbox' | 'continueAs' | 'progress',
   around: (call: () => Returned) => Returned,
 ): void {
   const method = Reflect.get(prototype, name) as (...args: unknown[]) => Returned;

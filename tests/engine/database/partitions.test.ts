@@ -28,6 +28,7 @@ const COVERED = [
   'ff_message',
   'ff_payload',
   'ff_progress',
+  'ff_run',
   'ff_signal',
   'ff_step',
   'ff_stream_meta',

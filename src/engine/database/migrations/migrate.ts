@@ -58,6 +58,7 @@ const WORKING_TABLES = [
   'ff_frame',
   'ff_mailbox',
   'ff_message',
+  'ff_run',
   'ff_signal',
   'ff_signing_key',
   'ff_stream_meta',
