@@ -44,6 +44,7 @@ const FUNCTIONS = {
   rotateKey: 'ff_rotate_key',
   revokeKey: 'ff_revoke_key',
   append: 'ff_append_frames',
+  recordForParent: 'ff_record_for_parent',
   revokeTokens: 'ff_revoke_tokens',
 } as const;
 

@@ -91,11 +91,13 @@ END $$;
 -- to fold.
 CREATE OR REPLACE FUNCTION ff_move_snapshot(p_summary ff_stream_summary, p_epoch bigint, p_most integer) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+  k record := ff_keep_patches(p_summary.execution_id, p_summary.attempt_index, p_epoch, p_most, coalesce(p_summary.kept_json, '{}'),
+    p_summary.kept_seq, p_summary.kept_version);
 BEGIN
-  UPDATE ff_stream_summary y SET kept_json = k.p_document, kept_seq = k.p_seq, kept_version = k.p_version
-  FROM ff_keep_patches(p_summary.execution_id, p_summary.attempt_index, p_epoch, p_most, coalesce(p_summary.kept_json, '{}'),
-    p_summary.kept_seq, p_summary.kept_version) k
-  WHERE y.execution_id = p_summary.execution_id AND y.attempt_index = p_summary.attempt_index AND k.p_seq > p_summary.kept_seq;
+  IF k.p_seq = p_summary.kept_seq THEN RETURN; END IF;
+  UPDATE ff_stream_summary SET kept_json = k.p_document, kept_seq = k.p_seq, kept_version = k.p_version
+  WHERE execution_id = p_summary.execution_id AND attempt_index = p_summary.attempt_index;
 END $$;
 
 -- Carries the documents of attempts that have ended into the next ones: what is kept, and nothing else. p_again: steps

@@ -3,7 +3,7 @@
  * Many streams at once are in append-together.sql.ts.
  */
 import type { AppendOutcome } from '../../contract/streams.ts';
-import { isOfRerun, type EncodedFrame } from '../../model/frames.ts';
+import type { EncodedFrame } from '../../model/frames.ts';
 import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import { hintChannel } from '../database/names.ts';
@@ -11,6 +11,8 @@ import type { Refused } from '../executions/answered.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
 
 export interface AppendCall {
+  /** Whether a frame has something that only a handler which runs again says. */
+  isOfRerun?: boolean;
   lease: LeaseKey;
   appendId: string;
   frames: readonly EncodedFrame[];
@@ -61,7 +63,7 @@ export async function appendFrames(
   notification: string | null = null,
 ): Promise<AppendAnswer> {
   const { lease, frames } = call;
-  if (frames.length === 1 && frames[0]!.mode === 'durable' && !isOfRerun(frames[0]!))
+  if (frames.length === 1 && frames[0]!.mode === 'durable' && call.isOfRerun !== true)
     return appendOne(database, call, patienceMs, notification);
   const rows = await run(database, {
     doing: 'appending frames',
@@ -82,7 +84,7 @@ export async function appendFrames(
       call.alpha,
       call.maxDocumentBytes,
       patienceMs,
-      ...rerunParams(frames),
+      ...(call.isOfRerun === true ? rerunParams(frames) : [null, null, null]),
       notification,
       hintChannel(database.schema),
     ],
@@ -165,7 +167,6 @@ function frameParams(frames: readonly EncodedFrame[]): unknown[] {
 
 /** What only handlers that run again say. */
 function rerunParams(frames: readonly EncodedFrame[]): unknown[] {
-  if (!frames.some(isOfRerun)) return [null, null, null];
   const stepsOf = (after: EncodedFrame['after']): string | null =>
     after === undefined ? null : JSON.stringify(after.map(({ name, key }) => [name, key]));
   return [

@@ -56,7 +56,7 @@ export class SharedAppends {
 
   add(call: AppendCall): Promise<AppendAnswer> {
     // The statement for many knows nothing of handlers that run again: they are few.
-    if (call.frames.some(isOfRerun)) return this.#alone.add(call);
+    if (call.frames.some(isOfRerun)) return this.#alone.add({ ...call, isOfRerun: true });
     const isLive = call.frames.every(({ mode }) => mode === 'best_effort');
     return (isLive ? this.#bestEffort : this.#durable).add(call);
   }

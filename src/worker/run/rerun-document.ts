@@ -101,8 +101,11 @@ function take(state: Folding, name: string): void {
   state.ahead = state.ahead.filter((one) => !isOf(one));
 }
 
-/** A name for whoever wrote output that stays. */
+/**
+ * A name for whoever wrote output that stays. Children have one name together: they wrote at the same time, and each
+ * counted on from where the others were.
+ */
 export function sourceName(source: OutputSource): string {
-  if ('child' in source) return JSON.stringify(['child', source.child]);
+  if ('child' in source) return JSON.stringify(['children']);
   return JSON.stringify(['step', source.step.name, source.step.key]);
 }
