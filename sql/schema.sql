@@ -46,7 +46,7 @@ CREATE TYPE ff_claimable AS (
   epochs bigint[],
   retries integer[],
   createds bigint[],
-  generations smallint[],
+  generations integer[],
   states ff_attempt_state[],
   limits bigint[],
   flows uuid[],
@@ -564,6 +564,7 @@ CREATE TABLE ff_execution (
   attempt_index integer DEFAULT 0 NOT NULL,
   retry_count integer DEFAULT 0 NOT NULL,
   reclaim_count integer DEFAULT 0 NOT NULL,
+  generation integer DEFAULT 0 NOT NULL,
   route_id integer NOT NULL,
   priority integer NOT NULL,
   lifecycle_phase ff_lifecycle_phase NOT NULL,
@@ -574,7 +575,6 @@ CREATE TABLE ff_execution (
   attempt_state ff_attempt_state NOT NULL,
   replay_count smallint DEFAULT 0 NOT NULL,
   traits smallint DEFAULT 0 NOT NULL,
-  generation smallint DEFAULT 0 NOT NULL,
   parent_id uuid,
   attempt_paused boolean DEFAULT false NOT NULL,
   flow_id uuid,
@@ -840,6 +840,20 @@ CREATE TABLE ff_route (
   CONSTRAINT ff_route_lane_kind_capabilities_key UNIQUE (lane, kind, capabilities)
 );
 
+CREATE TABLE ff_run (
+  execution_id uuid NOT NULL,
+  run bigint NOT NULL,
+  began_at_ms bigint NOT NULL,
+  ended_at_ms bigint NOT NULL,
+  last_attempt integer NOT NULL,
+  attempts integer NOT NULL,
+  steps integer NOT NULL,
+  messages integer NOT NULL,
+  partition_key smallint NOT NULL,
+  is_cleared boolean NOT NULL,
+  CONSTRAINT ff_run_pkey PRIMARY KEY (execution_id, run) INCLUDE (partition_key)
+);
+
 CREATE TABLE ff_sequencer (
   only_row boolean DEFAULT true NOT NULL,
   slot smallint NOT NULL,
@@ -1004,6 +1018,7 @@ CREATE TABLE ff_transition (
   retry_step smallint NOT NULL,
   reclaim_step smallint NOT NULL,
   replay_step smallint NOT NULL,
+  run_step smallint NOT NULL,
   CONSTRAINT ff_transition_pkey PRIMARY KEY (transition)
 );
 
@@ -1339,6 +1354,26 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 3f7bb8e159bd9e7e55f5facea00bc940
 
+-- function ff_clear_attempts(p_id uuid, p_last integer, p_part integer)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0ab94f16b0dd7d3a196353330ae8e3c9
+
+-- function ff_clear_further(p_rows ff_locked[])
+--   returns SETOF uuid
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 8d3675c1390c379317d3cd22adf98eed
+
+-- function ff_clear_replayed(p_rows ff_locked[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 56e722c173b7c64474536c8e23b21d5b
+
+-- function ff_clear_run(p_id uuid, p_part integer)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 cdec30e6d49ea381d7821c0718d0cf0d
+
 -- function ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1368,6 +1403,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 54399d9de4afa6a39a4e7c42fd7d9ad9
+
+-- function ff_continue(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_input jsonb, p_keep integer, p_id_ms bigint, p_part integer)
+--   returns TABLE(outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 85e413e4e2850ec8f2c4d8df8a35893d
 
 -- function ff_count_edges(p_downs uuid[])
 --   returns void
@@ -1459,6 +1499,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ad1769d606b6235462523ac496e8ed79
 
+-- function ff_end_mailbox_run(p_id uuid, p_began_at_ms bigint, p_known_since bigint, p_part integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 a69a99cc73789e91980b3a23728e1f3c
+
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1537,7 +1582,7 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 0f0dd6e3df8801a60847d22c2e19424a
+--   md5 f9552f5987eec424335482d6c2c5165f
 
 -- function ff_fold_append(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
@@ -1552,7 +1597,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 b05b2b082ebf5baf1347ba1c9d3795f8
+--   md5 ba128d195421a396f8d62412f0306ea7
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1849,6 +1894,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 a627cebd85939b3061c3514cc5a57cf9
 
+-- function ff_mark_cleared(p_id uuid)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e9628a1f749dc55c819a93e697cda125
+
 -- function ff_max_retries(p_ids uuid[])
 --   returns json
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1882,7 +1932,7 @@ CREATE TABLE ff_worker (
 -- function ff_move_snapshot(p_summary ff_stream_summary, p_epoch bigint, p_most integer)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f97203bc6e94a6a0aef35d148e17b773
+--   md5 692f1a59ce97b12139ca6b82152aefdd
 
 -- function ff_names_of_routes(p_routes integer[])
 --   returns json
@@ -1997,7 +2047,7 @@ CREATE TABLE ff_worker (
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 a89a93a8ef3c470e1bee69691ac48cd3
+--   md5 e92741862f013fa95137d308ef771899
 
 -- function ff_refusals_json(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns json
@@ -2047,7 +2097,7 @@ CREATE TABLE ff_worker (
 -- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 82c5e6b3dbc7ae8d93c26095db84ebc7
+--   md5 99e75ac1b3e09b5c0a85df1482b29629
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
@@ -2139,6 +2189,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
 --   md5 a48241ff206f9e8ef12a489fe5b1fd87
 
+-- function ff_run_may_begin(p_id uuid)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 9493deacb2e8fc62dfdc93eb53436914
+
 -- function ff_seal_flow(p_flow uuid, p_partition smallint, p_revision bigint)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -2187,7 +2242,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c987e2e76101e67ef15f26ce25fcb5ad
+--   md5 f7b8b359509ce40e9b3918d69cf5c62f
 
 -- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean
@@ -2293,6 +2348,11 @@ CREATE TABLE ff_worker (
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 1dcee7112776025a91251e5c33df7694
+
+-- function ff_sum_up_run(p_row ff_locked, p_now bigint)
+--   returns ff_run
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 d9164e69cb58c92649efd226433855e8
 
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)

@@ -4,7 +4,8 @@
 import { LIMITS } from '../../contract/limits.ts';
 import type { SendOutcome } from '../../contract/messages.ts';
 import { printable } from '../../contract/secrets.ts';
-import { AN_ID, ID_ARGUMENT, type CommandSpec } from '../command.ts';
+import { ID_ARGUMENT } from '../by-key.ts';
+import { AN_ID, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { parseDuration, readInput } from '../input.ts';
 import { withEngine, type Session } from '../session.ts';
@@ -73,6 +74,7 @@ async function run(
 function wordsOf(answer: SendOutcome): Span[] {
   switch (answer.outcome) {
     case 'sent':
+    case 'started':
       return [['sent; it is kept until the execution receives it', 'good']];
     case 'duplicate':
       return [['a message with this id was sent before']];
