@@ -37,11 +37,13 @@ export {
 } from './define/handlers.ts';
 export type {
   Child,
+  ChildOutcomes,
   ChildResults,
   ChunkSource,
   ChunkWriter,
   FlowScope,
   Logger,
+  MapOptions,
   OutputStream,
   PayloadSchema,
   SatisfiedWait,
@@ -78,6 +80,7 @@ export type {
   TaskCallOptions,
   TaskSubmitOptions,
 } from './connect/tasks.ts';
+export type { RunHandle } from './connect/handles.ts';
 export type { FlowHandle, FlowRun, FlowSubmitOptions } from './connect/flows.ts';
 export type {
   ChunkItem,
@@ -143,7 +146,7 @@ export type {
   SubmitResult,
   WaitOptions,
 } from './contract/executions.ts';
-export type { ListedStep, Progress, StepRecord } from './contract/steps.ts';
+export type { ListedStep, Progress, StepKey, StepRecord } from './contract/steps.ts';
 export type { FailureCause, FailureDetail } from './contract/failure-detail.ts';
 export type {
   ChildSnapshot,
@@ -236,6 +239,7 @@ export {
   type RevokeKeyOutcome,
   type RotateRequest,
   type SignalEffect,
+  type SignalNote,
   type SignalRequest,
   type SigningKey,
   type TimeoutBehaviour,

@@ -17,6 +17,7 @@ import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { walkAlone } from './alone.ts';
+import { walkRelated } from './related.ts';
 import { walkRouted } from './routed.ts';
 import { walkTold } from './told.ts';
 import {
@@ -105,6 +106,8 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
   await calls.report(parents);
   const name = `child-${randomUUID().slice(0, 8)}`;
   const call = await makeKnown(database, submitCall({ kinds: [name], count: 1 }));
+  // The first marks the parent.
+  await spawnExecutions(database, parents[0]!, call);
   const [child] = await spawnExecutions(database, parents[0]!, call);
   await calls.awaitChildren([...parents, ...strangers], [child!.uuid]);
   await calls.complete(await claimBatch(database, [child!.routeId], 1));
@@ -151,6 +154,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkUnknown(database);
   await settleUnknown(walker);
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
+  await walkRelated(walker, rival, each);
   await walkOperated(database, client, each);
   await walkTold(database, client);
   await walkWritten(database);

@@ -31,10 +31,14 @@ BEGIN
 END $$;
 
 -- What the policy says about an execution that is going to have more than its row, as bits of ff_execution.traits:
---   1  it has limits of time, and so it may have timers of them
+--   1    it has limits of time, and so it may have timers of them
+--   128  it does not end with its parent
+-- Set later:
+--   4    it may have children that end with it (ff_spawn)
 CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
-  RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END;
+  RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END
+    + CASE WHEN p_policy ? 'detached' THEN 128 ELSE 0 END;
 END $$;
 
 -- Takes idempotency keys for executions about to be submitted, in one order for all callers. Returns which execution
@@ -108,7 +112,7 @@ END $$;
 -- p_channel: where to notify inside this transaction, or NULL when the caller notifies after its commit.
 -- p_flow: the flow they are members of; p_blocked: those that wait for other members.
 -- p_transaction: the caller's transaction they belong to, or NULL when they are a transaction of their own.
--- p_parent: the execution to notify when these end. p_keys, p_hashes, p_windows: idempotency keys, the hash of the
+-- p_parent: the execution to notify when these end, and where in its life they are spawned. p_keys, p_hashes, p_windows: idempotency keys, the hash of the
 -- request each stands for and how long it is valid, or NULL when there are none. existing_id holds a taken key.
 -- p_patience_ms: how long to wait for a key or id that another transaction holds.
 CREATE OR REPLACE FUNCTION ff_submit(
@@ -116,7 +120,7 @@ CREATE OR REPLACE FUNCTION ff_submit(
   p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text,
   p_parent uuid DEFAULT NULL, p_keys text[] DEFAULT NULL,
   p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL,
-  p_patience_ms integer DEFAULT NULL, p_transaction text DEFAULT NULL
+  p_patience_ms integer DEFAULT NULL, p_transaction text DEFAULT NULL, p_spawn_place integer DEFAULT NULL
 ) RETURNS TABLE (execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off
@@ -179,13 +183,13 @@ BEGIN
       INSERT INTO ff_execution (
         execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
         deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
-        terminal_outcome, attempt_state, parent_id, flow_id, policy_id, policy, tags, payload, traits)
+        terminal_outcome, attempt_state, parent_id, spawn_place, flow_id, policy_id, policy, tags, payload, traits)
       SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
              CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
              s.lifecycle_phase, s.ownership_state,
              CASE WHEN blocked THEN b.eligibility_state WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
              CASE WHEN blocked THEN b.blocking_reason WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END,
-             s.terminal_outcome, s.attempt_state, p_parent, p_flow, v_policy_ids[of],
+             s.terminal_outcome, s.attempt_state, p_parent, p_spawn_place, p_flow, v_policy_ids[of],
              CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of], payload, v_traits[of]
       FROM unnest(p_ids, p_partitions, p_template_ordinals, p_delays, p_blocked, p_payloads)
         u(id, part, of, delay, blocked, payload)

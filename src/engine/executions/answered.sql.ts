@@ -49,9 +49,11 @@ export type NotDone =
   | 'moved'
   | 'not_terminal'
   | 'replays_exhausted'
+  | 'step_not_found'
   | 'not_eligible'
   | 'held'
-  | 'unknown_route';
+  | 'unknown_route'
+  | 'marked';
 
 export interface Answered<Outcome extends string = Done | NotDone> {
   uuid: string;
