@@ -33,7 +33,7 @@ CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep', 'wait');
 
 CREATE TYPE ff_terminal_outcome AS ENUM ('none', 'success', 'failed', 'cancelled', 'expired', 'skipped');
 
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint', 'family');
 
 CREATE TYPE ff_claimable AS (
   ids uuid[],
@@ -576,6 +576,7 @@ CREATE TABLE ff_execution (
   replay_count smallint DEFAULT 0 NOT NULL,
   traits smallint DEFAULT 0 NOT NULL,
   parent_id uuid,
+  spawn_place bigint,
   attempt_paused boolean DEFAULT false NOT NULL,
   flow_id uuid,
   policy_id integer,
@@ -588,7 +589,16 @@ CREATE TABLE ff_execution (
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, fillfactor=30);
 CREATE INDEX ff_execution_created ON ff_execution USING btree (created_at_ms);
-CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms) WHERE (parent_id IS NOT NULL);
+CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms, execution_id) WHERE (parent_id IS NOT NULL);
+
+CREATE TABLE ff_family_place (
+  timer_id bigint NOT NULL,
+  after_ms bigint NOT NULL,
+  after_id uuid NOT NULL,
+  missed boolean NOT NULL,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_family_place_pkey PRIMARY KEY (timer_id) INCLUDE (partition_key)
+);
 
 CREATE TABLE ff_flow (
   flow_id uuid NOT NULL,
@@ -679,6 +689,15 @@ CREATE TABLE ff_function_set (
   checksum text NOT NULL,
   CONSTRAINT ff_function_set_pkey PRIMARY KEY (only_row),
   CONSTRAINT ff_function_set_only_row_check CHECK (only_row)
+);
+
+CREATE TABLE ff_generation (
+  execution_id uuid NOT NULL,
+  since_ms bigint NOT NULL,
+  kept_steps integer NOT NULL,
+  generation integer NOT NULL,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_generation_pkey PRIMARY KEY (execution_id, generation) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_grant (
@@ -1279,6 +1298,11 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 23a780da3ff8b162387f5bb8e3343648
 
+-- function ff_begin_generations(p_ids uuid[], p_step text, p_key text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b6e94ef9dc66fda9cbc63803af201add
+
 -- function ff_begin_waits(p_row ff_locked, p_waits jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1289,20 +1313,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 8f798cbdd9adf3ceae7eb5d1e2c9c2e0
 
--- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[])
+-- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[], p_category text DEFAULT 'cancelled'::text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 13e8d6d7d6ac44232a21a473da22f3ec
+--   md5 02fa5707af361e5640447687de7b27ce
 
 -- function ff_cancel_flow(p_flow uuid, p_partition smallint, p_policy text, p_reason text, p_actor text)
 --   returns TABLE(outcome text, flow_outcome text, policy text, was_open boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 08ccd32d95514d3e69bc78c69c5c8171
 
--- function ff_cancel_locked(p_rows ff_locked[], p_reason text, p_actor text)
+-- function ff_cancel_locked(p_rows ff_locked[], p_reason text, p_actor text, p_category text DEFAULT 'cancelled'::text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 890cbf3e781616d673780a0deb39491e
+--   md5 67668158d916dfe7c0d990f656d7947e
 
 -- function ff_cancel_members(p_flow uuid, p_limit integer)
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
@@ -1407,7 +1431,7 @@ CREATE TABLE ff_worker (
 -- function ff_continue(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_input jsonb, p_keep integer, p_id_ms bigint, p_part integer)
 --   returns TABLE(outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 85e413e4e2850ec8f2c4d8df8a35893d
+--   md5 18c4f970d4547ac30694cf296dddec90
 
 -- function ff_count_edges(p_downs uuid[])
 --   returns void
@@ -1449,6 +1473,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET search_path=<schema>, pg_temp
 --   md5 f9ffa494ac790c86753c9c8a6fe037d6
 
+-- function ff_cut_order(p_id uuid, p_partition smallint, p_by smallint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 2fb3e9d067a3c98c17c3c7ac9810ecee
+
 -- function ff_decide_joins(p_ids uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
@@ -1484,6 +1513,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 37f49d2cf8db6e17cb1a262d8c99cb53
 
+-- function ff_due_of_child(c ff_execution, p_open boolean, p_generation integer)
+--   returns text
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 0600abf91f17d230ca032efd580666cb
+
 -- function ff_edge_result(p_condition ff_edge_condition, p_outcome ff_terminal_outcome)
 --   returns ff_edge_state
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -1513,6 +1547,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 3caa4a4bbb23c8448e66478d6f26fe81
+
+-- function ff_ended_with_parent(p_id uuid)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 b37ecec1e4cfb7bb2b323d90ece40b93
 
 -- function ff_escalate(p_row ff_locked, p_wait jsonb)
 --   returns bigint
@@ -1582,7 +1621,7 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f9552f5987eec424335482d6c2c5165f
+--   md5 4fce97eeaf321f1464a78daba90c5c47
 
 -- function ff_fold_append(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
@@ -1597,7 +1636,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 ba128d195421a396f8d62412f0306ea7
+--   md5 e21982d84e1522a3c54d847a7d89d92d
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1674,6 +1713,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 852394e9bfd1735ec15fe898138c7de3
 
+-- function ff_has_step(p_id uuid, p_step text, p_key text)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 8f8e573f467038716175fe64f3ed604d
+
 -- function ff_has_unknown_route(p_routes jsonb)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1719,6 +1763,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 7b313088280fc10130f454215b317913
 
+-- function ff_is_kept_child(p_parent uuid, p_place bigint, p_created_ms bigint)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 018587e26eaf74f2707410c0c7d4453f
+
 -- function ff_is_kept_waiting(p_id uuid, p_wait jsonb)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1758,6 +1807,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 727d257ee59aeca8025b7851914f1c88
+
+-- function ff_kept_children(p_parent uuid, p_partition smallint)
+--   returns TABLE(execution_id uuid)
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 4b393a71fa55ab989427a740a56bbe51
 
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean
@@ -2094,10 +2148,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 047efcfc3f7b0efa995c71e1bc2d53c7
 
--- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
+-- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer, p_step text DEFAULT NULL::text, p_key text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 99e75ac1b3e09b5c0a85df1482b29629
+--   md5 253e5bfea4dd7d78bd75ac85ed095a43
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
@@ -2168,6 +2222,16 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f8743337caef3aa25ea3fba6be13c262
+
+-- function ff_retire_steps(p_id uuid, p_step text, p_key text, p_by smallint, OUT kept integer, OUT since_ms bigint)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0c5fd5e9efeaf09e4a2f7f298c6beb74
+
+-- function ff_retire_waitpoints(p_id uuid, p_by smallint, p_since_ms bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 22485044500cd5684ee27ba06840f8b5
 
 -- function ff_revoke_key(p_kid text)
 --   returns text
@@ -2242,17 +2306,27 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f7b8b359509ce40e9b3918d69cf5c62f
+--   md5 73bfe1a8c0ac0c8122687dc1dd55d44c
 
 -- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f2a8902578786268152cfa4563075e0f
 
+-- function ff_settle_children(p_parent uuid, p_partition smallint, p_ids uuid[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 739a42456c0d4732cf4d7aa15caa1fc5
+
 -- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint, p_ends jsonb[])
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 d1d7cb77756055eb9eb3a91dafa10d7d
+
+-- function ff_settle_family(p_timer bigint, p_limit integer, p_examined integer, p_keep_ms bigint, p_held_ms bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 d7f905e2c798d762d7f6070808185e1a
 
 -- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns void
@@ -2269,10 +2343,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 776361f5dd598da01f7eed2b2c77fa45
 
+-- function ff_settle_some(p_ids uuid[], p_partition smallint, p_open boolean, p_generation integer)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, held boolean)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 54077442fd2a90d89bf5460c1d2137bf
+
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_marked boolean DEFAULT false)
 --   returns bigint[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 7333c58f61880add9a15d5bd2864e2df
+
+-- function ff_share_parent(p_id uuid, p_partition smallint, OUT is_held boolean, OUT is_open boolean, OUT generation integer)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 f9a2bb1475a7f03d414dda9630d53b1c
 
 -- function ff_signal_adds(p_condition jsonb, p_waitpoint uuid, p_waitpoint_name text, p_signal ff_sent_signal)
 --   returns boolean
@@ -2300,9 +2384,9 @@ CREATE TABLE ff_worker (
 --   md5 05d2deefa7e93e7071743b5b0448b179
 
 -- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
---   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended_with_parent boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5d127505c24032334d6503727c20f476
+--   md5 f4b4484e8a718fbf215edddd5fd1f31f
 
 -- function ff_stage_edges(p_flow uuid, p_partition smallint, p_revision bigint, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns bigint
@@ -2324,10 +2408,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 de14daabde4df1dab50e74a2b7b29902
 
--- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text, p_own_keys text[] DEFAULT NULL::text[], p_if_exists text[] DEFAULT NULL::text[])
+-- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text, p_own_keys text[] DEFAULT NULL::text[], p_if_exists text[] DEFAULT NULL::text[], p_spawn_place bigint DEFAULT NULL::bigint)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 8fc28e41f86af0656f7e2179bd42e7ab
+--   md5 004bf2c0a2580bbd7b998f30c83d36f1
 
 -- function ff_submit_beside(p_now bigint, p_ids uuid[], p_partitions smallint[], p_payloads jsonb[], p_known uuid[], p_template_ordinals integer[], p_tags jsonb[])
 --   returns void
@@ -2377,7 +2461,7 @@ CREATE TABLE ff_worker (
 -- function ff_sweep_timers(p_after bigint, p_limit integer)
 --   returns TABLE(timer_id bigint, removed bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c5f2ede946f727e026cf07ab62e379c0
+--   md5 d08c5f048e9b9d802005c098971ec931
 
 -- function ff_take_back_edges(p_ids uuid[], p_locked uuid[])
 --   returns uuid[]
@@ -2477,7 +2561,7 @@ CREATE TABLE ff_worker (
 -- function ff_traits_of(p_policy jsonb)
 --   returns smallint
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 488b313fae78f3e5d773d68f0c814ad5
+--   md5 2b810c50997628d2aaa4a121a0f9f484
 
 -- function ff_trim_live(p_id uuid, p_attempt integer, p_kept integer)
 --   returns void

@@ -37,11 +37,13 @@ export {
 } from './define/handlers.ts';
 export type {
   Child,
+  ChildOutcomes,
   ChildResults,
   ChunkSource,
   ChunkWriter,
   FlowScope,
   Logger,
+  MapOptions,
   OutputStream,
   ParentOutcome,
   ParentScope,
@@ -82,6 +84,7 @@ export type {
   TaskKeyOptions,
   TaskSubmitOptions,
 } from './connect/tasks.ts';
+export type { RunHandle } from './connect/handles.ts';
 export type { FlowHandle, FlowRun, FlowSubmitOptions } from './connect/flows.ts';
 export type {
   ChunkItem,
@@ -150,7 +153,7 @@ export type {
   SubmitResult,
   WaitOptions,
 } from './contract/executions.ts';
-export type { ListedStep, Progress, StepRecord } from './contract/steps.ts';
+export type { ListedStep, Progress, StepKey, StepRecord } from './contract/steps.ts';
 export type { FailureCause, FailureDetail } from './contract/failure-detail.ts';
 export type {
   ChildSnapshot,
@@ -255,6 +258,7 @@ export {
   type RevokeKeyOutcome,
   type RotateRequest,
   type SignalEffect,
+  type SignalNote,
   type SignalRequest,
   type SigningKey,
   type TimeoutBehaviour,

@@ -24,7 +24,7 @@ CREATE TYPE ff_attempt_state AS ENUM (
   'pending_replay_attempt', 'attempt_terminal');
 CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expired', 'interrupted');
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker', 'execution');
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint', 'family');
 CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep', 'wait');
 
 -- The legal combinations of the state vector: the same list as the model's situations. In plpgsql, because a CHECK is
@@ -191,6 +191,8 @@ CREATE TABLE ff_execution (
   traits            smallint NOT NULL DEFAULT 0,
   -- Who spawned it, in the same partition: told when it ends.
   parent_id         uuid,
+  -- At which point of its parent's life: 65536 * the parent's generation + the steps it had recorded then.
+  spawn_place       bigint,
   -- Whether the current attempt was paused before: then it has a row in the history.
   attempt_paused    boolean NOT NULL DEFAULT false,
   -- The flow it is a member of, in the same partition.
@@ -212,7 +214,7 @@ CREATE TABLE ff_execution (
 
 -- For lists and rates. Only the time: executions submitted together share it, and their entries are kept as one.
 CREATE INDEX ff_execution_created ON ff_execution (created_at_ms);
-CREATE INDEX ff_execution_parent ON ff_execution (parent_id, created_at_ms) WHERE parent_id IS NOT NULL;
+CREATE INDEX ff_execution_parent ON ff_execution (parent_id, created_at_ms, execution_id) WHERE parent_id IS NOT NULL;
 
 -- A row exists while the execution is claimable now. Rows are inserted and deleted, never updated: claim deletes
 -- them by ctid in the transaction that locked them, which is only safe because of that. A row that is meant has the time

@@ -91,6 +91,28 @@ CREATE TABLE ff_end_order (
   PRIMARY KEY (execution_id, lease_epoch, place) INCLUDE (partition_key)
 );
 
+-- How far the work of a timer of kind `family` is: the child it stopped after, and whether one before that was held by
+-- somebody else. Without a row it begins with the first child.
+CREATE TABLE ff_family_place (
+  timer_id      bigint NOT NULL,
+  after_ms      bigint NOT NULL,
+  after_id      uuid NOT NULL,
+  missed        boolean NOT NULL,
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (timer_id) INCLUDE (partition_key)
+);
+
+-- What an execution kept when it was begun anew: its first steps, and the children it had spawned by then. since_ms: when
+-- the first step was recorded that it did not keep. -1 steps: from the start, nothing was kept.
+CREATE TABLE ff_generation (
+  execution_id  uuid NOT NULL,
+  since_ms      bigint NOT NULL,
+  kept_steps    integer NOT NULL,
+  generation    integer NOT NULL,
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (execution_id, generation) INCLUDE (partition_key)
+);
+
 -- What holds for all processes, and was said by one of them.
 CREATE TABLE ff_setting (
   name  text PRIMARY KEY,

@@ -3,18 +3,10 @@
  * schema first, and stored as it was given.
  */
 import { durationMs, type Duration } from '../contract/shape/duration.ts';
-import { ExecutionFailed } from '../contract/errors.ts';
-import type {
-  ExecutionEnd,
-  IfExists,
-  KeyOptions,
-  SubmitRequest,
-  SubmitResult,
-  WaitOptions,
-} from '../contract/executions.ts';
+import type { IfExists, KeyOptions, SubmitRequest, SubmitResult } from '../contract/executions.ts';
 import type { Json } from '../contract/json.ts';
 import type { SqlExecutor } from '../contract/transactions.ts';
-import type { Executions, Streams as StreamGroup } from '../contract/connection.ts';
+import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import { list, parsed } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
@@ -22,6 +14,7 @@ import { refuse, shape } from '../contract/shape/shape.ts';
 import type { NoStreams, StreamKinds } from '../define/streams.ts';
 import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../define/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
+import { runHandle, type HandleGroups, type RunHandle } from './handles.ts';
 import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
 /** Options of one execution of a task; they replace those of its contract. */
@@ -56,17 +49,9 @@ export interface TaskCallOptions {
 }
 
 /** An execution of a task, with the types of its contract. */
-export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> {
-  readonly executionId: ExecutionId;
+export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> extends RunHandle<Out> {
   /** Its streams, by their names in the task's contract. */
   readonly streams: StreamReaders<Streams>;
-  /**
-   * Waits until it has finished and returns its result. Notified, not polled. Throws ExecutionFailed when it did not
-   * succeed.
-   */
-  result(options?: WaitOptions): Promise<Out>;
-  /** Waits until it has finished and returns its outcome, whatever it is. */
-  wait(options?: WaitOptions): Promise<ExecutionEnd>;
 }
 
 /** Where to look for a key, and which task it should be of. */
@@ -111,7 +96,7 @@ export interface TaskClient {
 }
 
 /** The groups that are used here. */
-type TaskGroups = { executions: Executions; streams: StreamGroup };
+type TaskGroups = HandleGroups & { streams: StreamGroup };
 
 /** Most values are checked with the request. */
 const taskFields = {
@@ -224,15 +209,8 @@ function handleOf(
   task: Pick<AnyTask, 'streams'>,
   executionId: ExecutionId,
 ): ExecutionHandle<Json> {
-  const wait = (options: WaitOptions = {}) => groups.executions.wait(executionId, options);
   return {
-    executionId,
+    ...runHandle(groups, executionId),
     streams: streamReaders(groups.streams, executionId, (task.streams ?? {}) as StreamKinds),
-    wait,
-    async result(options) {
-      const ended = await wait(options);
-      if (ended.outcome === 'success') return ended.result;
-      throw new ExecutionFailed(executionId, ended);
-    },
   };
 }

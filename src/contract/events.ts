@@ -157,7 +157,7 @@ export type OperatorEvent =
       type: 'replayed';
       reason: string | null;
       replayCount: number;
-      from: 'start' | 'failed_step';
+      from: 'start' | 'failed_step' | 'step';
       previousOutcome: CompletionEventType;
     })
   | (EventBase & {

@@ -96,6 +96,11 @@ export const LIMITS = {
   rateSpanMs: 60_000,
   /** Executions acted on in one chunk of a bulk verb. */
   bulkChunk: 1_000,
+  /** Children that are ended or replayed with their parent in one transaction. */
+  familyPart: 256,
+  /** Items of one `ctx.map`, and how many of them may be in progress at once. */
+  mapItems: 10_000,
+  mapConcurrency: 1_000,
   /** Steps of one execution. */
   steps: 10_000,
   stepNameBytes: 128,

@@ -7,6 +7,7 @@ import type { FailureDetail } from './failure-detail.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
+import type { StepKey } from './steps.ts';
 
 /** Which executions to select. All conditions must hold; unknown keys are refused. */
 export interface ExecutionFilter {
@@ -179,6 +180,11 @@ export type Explanation =
 export interface ReplayRequest extends OperatorNote {
   /** `failed_step`: finished steps are kept. `start`: everything runs again. Default `failed_step`. */
   from?: 'failed_step' | 'start';
+  /**
+   * Keeps what was recorded before this step, sleep or wait, and does it and everything after it again. What was spawned
+   * before it stays, later children are spawned anew. Not with `from`.
+   */
+  fromStep?: string | StepKey;
 }
 
 /** The outcome of a replay. */
@@ -188,6 +194,8 @@ export type ReplayOutcome = { executionId: ExecutionId } & (
   | { outcome: 'replays_exhausted'; replayCount: number }
   /** Another execution has its key now. */
   | { outcome: 'key_taken' }
+  /** Nothing is recorded under the name and key of `fromStep`. */
+  | { outcome: 'step_not_found' }
   | { outcome: 'moved' }
   | { outcome: 'not_found' }
 );

@@ -2,15 +2,30 @@
  * The worker protocol: the calls a worker makes. Every call about work carries its lease; a refused lease is returned
  * as a value, and its holder must stop. Applications use connection.ts instead.
  */
-import type { ExecutionEnd, ExecutionResult, SubmitRequest, WaitOptions } from './executions.ts';
+import type { DescribedExecution, DescribeOptions, DescribePart } from './described.ts';
+import type {
+  CancelOutcome,
+  ExecutionEnd,
+  ExecutionResult,
+  OperatorNote,
+  WaitOptions,
+} from './executions.ts';
 import type { FailureDetail } from './failure-detail.ts';
 import type { MemberRequest, SubmittedFlow } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
 import type { ContinueOutcome, ReplyOutcome, ReplyRequest } from './messages.ts';
-import type { CreateWaitpointOutcome, SuspendOutcome, SuspendRequest, WaitpointRequest } from './signals.ts';
+import type {
+  ApproveRequest,
+  CreateWaitpointOutcome,
+  DeliverOutcome,
+  SuspendOutcome,
+  SuspendRequest,
+  WaitpointRequest,
+} from './signals.ts';
 import type { LifecyclePhase, TerminalOutcome } from './states.ts';
 import type {
+  ChildRequest,
   EndOrder,
   NewStep,
   OrderOutcome,
@@ -218,7 +233,24 @@ export interface WorkerPort {
    * Submits children of the lease's execution, in its partition; an id of another one is refused. Repeatable when the
    * requests carry ids.
    */
-  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
+  spawn(lease: LeaseRef, requests: readonly ChildRequest[]): Promise<SpawnOutcome>;
+  /** Reads which children of earlier generations an execution begun anew has kept. */
+  readKeptChildren(executionId: string): Promise<ExecutionId[]>;
+  /** Cancels a child of the lease's execution. Throws `not_found` for any other. */
+  cancelChild(lease: LeaseRef, childId: string, note: OperatorNote): Promise<CancelOutcome>;
+  /** Reads a child of the lease's execution. Throws `not_found` for any other. */
+  describeChild<Part extends DescribePart = never>(
+    lease: LeaseRef,
+    childId: string,
+    options?: DescribeOptions<Part>,
+  ): Promise<DescribedExecution<Part>>;
+  /** Sends a signal to a waitpoint of a child of the lease's execution. Throws `not_found`. */
+  signalChild(
+    lease: LeaseRef,
+    childId: string,
+    waitpoint: string,
+    request: ApproveRequest,
+  ): Promise<DeliverOutcome>;
   /** Replaces the execution's progress report. Ignored when the lease is gone. */
   reportProgress(lease: LeaseRef, progress: Progress): Promise<void>;
   /** Writes frames in order, all or none. */

@@ -196,6 +196,9 @@ export interface ApproveRequest {
   idempotencyKey?: string;
 }
 
+/** What a handle sends to a waitpoint. `by`: default `operator`, or the parent of a child. */
+export type SignalNote = Partial<ApproveRequest>;
+
 /** The effects a signal can have. */
 export const SIGNAL_EFFECTS = ['buffered', 'not_matching', 'not_counted', 'counted', 'resumed'] as const;
 /**

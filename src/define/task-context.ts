@@ -3,6 +3,8 @@
  * handler runs again, after a crash, a retry or a pause, finished steps return what they returned the first time.
  * Implemented in worker/run/handler-context.ts.
  */
+import type { DescribedExecution, DescribeOptions, DescribePart } from '../contract/described.ts';
+import type { CancelOutcome, OperatorNote } from '../contract/executions.ts';
 import type { Json, Jsonified, Storable } from '../contract/json.ts';
 import type { Backoff } from '../contract/policy.ts';
 import type { Progress } from '../contract/steps.ts';
@@ -12,8 +14,10 @@ import type { FlowExtension } from './flow-plan.ts';
 import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type {
+  DeliverOutcome,
   Signal,
   SignalCondition,
+  SignalNote,
   TimeoutBehaviour,
   Waitpoint,
   WaitReason,
@@ -81,6 +85,8 @@ export interface SpawnOptions {
   tags?: Record<string, string>;
   /** Starts no sooner than this long from now. */
   delay?: Duration;
+  /** It goes on when this execution has ended. Default false: it is cancelled then, with the reason `parent_ended`. */
+  detached?: boolean;
 }
 
 /** A child execution. */
@@ -88,6 +94,27 @@ export interface Child<Out> {
   readonly executionId: ExecutionId;
   /** Waits until it has finished; a long wait frees the worker. Throws ExecutionFailed if it did not succeed. */
   result(): Promise<Out>;
+  /** Cancels it unless it has finished. Not recorded: a later run of the handler calls it again. */
+  cancel(note?: Partial<OperatorNote>): Promise<CancelOutcome>;
+  /** Reads it. Not recorded: decide by what it returns inside a `ctx.step` only. */
+  describe<const Part extends DescribePart = never>(
+    options?: DescribeOptions<Part>,
+  ): Promise<DescribedExecution<Part>>;
+  /** Sends a signal to one of its waitpoints. Not recorded: with an `idempotencyKey` it is delivered once. */
+  signal(waitpoint: string, note?: SignalNote): Promise<DeliverOutcome>;
+}
+
+/** How children went, in their order. */
+export type ChildOutcomes<Children extends readonly Child<unknown>[]> = {
+  -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out>
+    ? PromiseSettledResult<Out>
+    : never;
+};
+
+/** Options of `ctx.map`. */
+export interface MapOptions {
+  /** How many items are in progress at once. Default 10. */
+  concurrency?: number;
 }
 
 /** The results of children, in their order. */
@@ -374,7 +401,7 @@ export interface TaskContext<In = unknown> {
    * waits and received messages of this run are deleted; messages that it has not received stay.
    */
   continueAs(input: In): never;
-  /** Starts another execution, once, however often this one runs again. */
+  /** Starts another execution, once, however often this one runs again. It ends with this one, unless it is `detached`. */
   spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
@@ -382,6 +409,20 @@ export interface TaskContext<In = unknown> {
   ): Promise<Child<Out>>;
   /** Waits for all these children together and returns their results. */
   all<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildResults<Children>>;
+  /** Waits for all these children together and returns how each of them went; one that failed does not throw. */
+  allSettled<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildOutcomes<Children>>;
+  /**
+   * Calls `fn` for each item, some at a time: the next begins as soon as one is done. Returns how each went, in the order
+   * of the items; one that throws does not keep the others from going on. Steps and children inside need a key for each
+   * item: `ctx.map(urls, (url) => ctx.step('fetch', url, () => get(url)))`.
+   */
+  map<Item, Value>(
+    items: readonly Item[],
+    fn: (item: Item, index: number) => Value | Promise<Value>,
+    options?: MapOptions,
+  ): Promise<PromiseSettledResult<Awaited<Value>>[]>;
   /** The output of the attempt while it runs. `ctx.streams` has the streams of the task's contract. */
   readonly stream: OutputStream;
   /** The document of the execution that spawned this one. */

@@ -25,6 +25,7 @@ import { createSubmits } from './executions/submitting/submit.ts';
 import { EndWatch } from './executions/waiting.ts';
 import { DatabaseFeed } from './feed/database-feed.ts';
 import { openFeed } from './feed/feed.ts';
+import { FamilyWork } from './families/families.ts';
 import { FlowWork, workOnFlows } from './flows/work.ts';
 import type { EngineContext } from './kit/context.ts';
 import { openDoorbell } from './kit/doorbell.ts';
@@ -128,6 +129,7 @@ export async function openEngine(
     feed: new DatabaseFeed(database, (watcher) => doorbell.watchFeed(watcher)),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
     flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
+    families: new FamilyWork(() => context),
     routes: new RouteCache(database),
     signing: new Signing(secretsOf(options.signingSecret), database.schema),
     demands: new Map(),

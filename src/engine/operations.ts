@@ -19,6 +19,7 @@ import type { MessageVerbs } from '../contract/messages.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import { atOnce, frequent, lasting, type Operations } from './binding.ts';
+import { cancelChild, describeChild, signalChild } from './children.ts';
 import { describe } from './describe.ts';
 import { cancel } from './executions/cancel.ts';
 import { claim } from './executions/claiming/claim.ts';
@@ -33,6 +34,7 @@ import { fireDueTimers } from './executions/timers.ts';
 import { transact } from './executions/transact.ts';
 import { forgetOne, listAll, moveOne } from './feed/consumers.ts';
 import type { Feed } from './feed/feed.ts';
+import { readKeptChildren } from './families/families.ts';
 import { cancelFlow } from './flows/cancel.ts';
 import * as flows from './flows/flows.ts';
 import { describeFlow, findFlows, listFlows, waitForFlow } from './flows/reads.ts';
@@ -135,7 +137,7 @@ function flowOperations(defaultPolicy: DefaultPolicy): Operations<Groups>['flows
 }
 
 function workerOperations(parts: Parts): Operations<Groups>['worker'] {
-  const { endings, submits, steps, orders, appends, defaultPolicy } = parts;
+  const { endings, submits, steps, orders, appends, deliveries, defaultPolicy } = parts;
   return {
     claim: frequent(claim),
     renew: frequent(renew),
@@ -152,6 +154,12 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     reply,
     continueAs,
     spawn: (_, lease, requests) => submits.spawn(lease, requests),
+    readKeptChildren,
+    cancelChild,
+    describeChild: (context, lease, id, options) =>
+      describeChild(context, lease, id, options) as Promise<never>,
+    signalChild: (context, lease, id, waitpoint, request) =>
+      signalChild({ context, deliveries }, lease, id, waitpoint, request),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
     readWritten,

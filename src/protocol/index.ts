@@ -23,6 +23,7 @@ export type {
   WorkerRegistration,
 } from '../contract/protocol.ts';
 export type {
+  ChildRequest,
   EndOrder,
   NewStep,
   OrderOutcome,

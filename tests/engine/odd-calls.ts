@@ -181,7 +181,11 @@ function workCalls({ lease, lost, ended }: Known): OddCall[] {
     ['worker.recordOrder', lease, { place: 0, ends: ['a', 'b'] }],
     ['worker.readOrder', ID],
     ['worker.pause', lost, { delayMs: 5, children: { ids: [ID], needed: 1 } }],
-    ['worker.spawn', lost, [{ kind: 'k' }]],
+    ['worker.spawn', lost, [{ kind: 'k', detached: true }]],
+    ['worker.readKeptChildren', ID],
+    ['worker.cancelChild', lease, ID, NOTE],
+    ['worker.describeChild', lease, ID, { include: ['steps'] }],
+    ['worker.signalChild', lease, ID, 'w', { by: 'me', name: 'n', payload: { a: 1 }, idempotencyKey: 'k' }],
     ['worker.reportProgress', lease, { percent: 5, message: 'm' }],
   ];
 }
@@ -225,6 +229,7 @@ function operatorCalls({ ended }: Known): OddCall[] {
     ['executions.listAttempts', ID, { before: 5, limit: 5 }],
     ['executions.explain', ID],
     ['executions.replay', [ID], { ...NOTE, from: 'start' }],
+    ['executions.replay', ID, { ...NOTE, fromStep: { name: 's', key: 'k' } }],
     ['executions.changePriority', ID, { ...NOTE, priority: 5 }],
     ['executions.setTags', ID, { ...NOTE, set: { a: 'b' }, remove: ['c'] }],
     ['lanes.list', { limit: 5 }],

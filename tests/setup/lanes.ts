@@ -29,6 +29,7 @@ export const LANES: Readonly<Record<string, Lane>> = {
   'tests/races/executions/leased.test.ts': 'rest',
   'tests/races/executions/open-transaction.test.ts': 'rest',
   'tests/races/executions/route-forgetting.test.ts': 'rest',
+  'tests/races/families/families.test.ts': 'rest',
   'tests/races/feed/feed.test.ts': 'rest',
   'tests/races/feed/retention.test.ts': 'rest',
   'tests/races/flows/growing.test.ts': 'rest',

@@ -73,13 +73,13 @@ describe('a message', () => {
   test('with an id that was sent before is a duplicate, also after it was received', async () => {
     const { engine, id, run } = await suspended((ctx) => untilStop(ctx.inbox('in')));
     const again = () => engine.send(id, 'in', 'first', { id: 'a' });
-    expect(await again()).toEqual({ outcome: 'sent', messageId: 'a' });
-    expect(await again()).toEqual({ outcome: 'duplicate', messageId: 'a' });
+    expect(await again()).toEqual({ outcome: 'sent', messageId: 'a', executionId: id });
+    expect(await again()).toEqual({ outcome: 'duplicate', messageId: 'a', executionId: id });
     await expect.poll(() => stateOf(engine, id), SOON).toBe('suspended');
-    expect(await again()).toEqual({ outcome: 'duplicate', messageId: 'a' });
+    expect(await again()).toEqual({ outcome: 'duplicate', messageId: 'a', executionId: id });
     await engine.send(id, 'in', 'stop');
     expect(await run.result()).toEqual(['first']);
-    expect(await again()).toEqual({ outcome: 'duplicate', messageId: 'a' });
+    expect(await again()).toEqual({ outcome: 'duplicate', messageId: 'a', executionId: id });
   });
 
   test('is handed over once, though its attempt fails after it', async () => {
@@ -105,7 +105,7 @@ describe('a message', () => {
     expect(await engine.send(id, 'in', 1)).toEqual({ outcome: 'not_active', terminalOutcome: 'success' });
     const nobody = `${id.slice(0, -12)}000000000000`;
     await expect(engine.send(nobody, 'in', 1)).rejects.toMatchObject({ code: 'not_found' });
-    await expect(engine.send('nobody', 'in', 1)).rejects.toMatchObject({ code: 'invalid_id' });
+    await expect(engine.send('{fp:9}:nobody', 'in', 1)).rejects.toMatchObject({ code: 'invalid_id' });
   });
 
   test('that nobody received is counted in the completion event and stays readable', async () => {

@@ -3,7 +3,8 @@
 -- them. p_epochs: cancel only an execution that still has this epoch; one claimed or replayed since returns `moved`.
 
 -- Cancels locked executions that have not ended. One that never started has no attempt to close.
-CREATE OR REPLACE FUNCTION ff_cancel_locked(p_rows ff_locked[], p_reason text, p_actor text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION ff_cancel_locked(p_rows ff_locked[], p_reason text, p_actor text, p_category text DEFAULT 'cancelled')
+RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
   v_started ff_locked[];
@@ -13,13 +14,14 @@ BEGIN
          array_agg(r) FILTER (WHERE r.attempt_state = 'pending_first_attempt')
   INTO v_started, v_unstarted FROM unnest(p_rows) r;
   PERFORM ff_settle('cancel', v_started, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_started)),
-    ARRAY(SELECT 'cancelled'::text FROM unnest(v_started)), p_actor);
+    ARRAY(SELECT p_category FROM unnest(v_started)), p_actor);
   PERFORM ff_settle('cancel_unstarted', v_unstarted, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_unstarted)),
-    ARRAY(SELECT 'cancelled'::text FROM unnest(v_unstarted)), p_actor);
+    ARRAY(SELECT p_category FROM unnest(v_unstarted)), p_actor);
 END $$;
 
 CREATE OR REPLACE FUNCTION ff_cancel(
-  p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL
+  p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL,
+  p_category text DEFAULT 'cancelled'
 )
 RETURNS TABLE (
   execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer,
@@ -38,7 +40,7 @@ BEGIN
   IF p_epochs IS NOT NULL THEN
     v_rows := ARRAY(SELECT r FROM unnest(v_rows) r WHERE r.lease_epoch = p_epochs[r.ordinal]);
   END IF;
-  PERFORM ff_cancel_locked(v_rows, p_reason, p_actor);
+  PERFORM ff_cancel_locked(v_rows, p_reason, p_actor, p_category);
   RETURN QUERY
   SELECT r.execution_id, 'cancelled', 'terminal', 'cancelled', r.lease_epoch, r.route_id, r.worker_instance_id
   FROM unnest(v_rows) r

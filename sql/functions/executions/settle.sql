@@ -227,13 +227,13 @@ END $$;
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt and events, all or nothing.
 -- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when delayed work becomes claimable,
 -- p_deadlines the new deadlines of replayed executions; p_details goes into operator and signal events. Returns whether
--- work is left to do at once: a timer for a parent, or a job for the members after one of a flow. p_flow: `now` when
+-- work is left to do at once: a timer for a parent or for children, or a job for the members after one of a flow. p_flow: `now` when
 -- the caller resolves those itself.
 --
 -- What is written, in the order of the locks:
 --   1  ff_execution                   the rows the caller has locked; nothing else is waited for
 --   2  ff_ready or ff_timer           new rows
---   3  ff_timer, ff_flow_job          new rows: a parent to notify, members of a flow to advance
+--   3  ff_timer, ff_flow_job          new rows: a parent to notify, children to end, members of a flow to advance
 --   4  ff_attempt_history             new rows; one that was paused before has its row, which only its lease touches
 --   5  ff_event_pack                  new rows
 --   6  ff_timer, ff_suspension        limits and waits that are over; what somebody else holds is skipped
@@ -311,6 +311,11 @@ BEGIN
     SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, r.parent_id, r.partition_key, 0, 0::bigint
     FROM unnest(p_rows) r WHERE r.parent_id IS NOT NULL;
   END IF;
+  IF v_traits & 4 <> 0 AND (v_ends OR t.replay_step = 1) THEN
+    -- Its children end with it, or begin again with it, soon after: locking them here could deadlock, and they may be many.
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    SELECT 'family', v_now, r.execution_id, r.partition_key, 0, 0 FROM unnest(p_rows) r WHERE r.traits & 4 <> 0;
+  END IF;
   IF v_ends AND v_members AND p_flow = 'later' THEN
     INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
     SELECT v_now, r.execution_id, r.flow_id, r.partition_key FROM unnest(p_rows) r WHERE r.flow_id IS NOT NULL;
@@ -344,5 +349,5 @@ BEGIN
     WHERE execution_id = ANY (v_ids) AND closed_at_ms IS NULL;
   END IF;
   IF t.attempt_step = 1 THEN PERFORM ff_carry_documents(v_ids, t.replay_step = 1, v_now); END IF;
-  RETURN v_ends AND (v_parents OR (v_members AND p_flow = 'later'));
+  RETURN v_ends AND (v_parents OR v_traits & 4 <> 0 OR (v_members AND p_flow = 'later'));
 END $$;

@@ -31,14 +31,18 @@ BEGIN
 END $$;
 
 -- What the policy says about an execution that is going to have more than its row, as bits of ff_execution.traits:
---   1  it has limits of time, and so it may have timers of them
---  16  all its events are told (also where the lane says so)
+--   1    it has limits of time, and so it may have timers of them
+--   16   all its events are told (also where the lane says so)
+--   256  it does not end with its parent
 -- and what is not of the policy:
---   2  it was submitted with a key
+--   2    it was submitted with a key
+--   4    it may have children that end with it (ff_spawn)
+--   32   it has a mailbox (ff_send_message)
+--   128  it has continued as a new run (ff_continue)
 CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
   RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END
-    + CASE WHEN p_policy ? 'events' THEN 16 ELSE 0 END;
+    + CASE WHEN p_policy ? 'events' THEN 16 ELSE 0 END + CASE WHEN p_policy ? 'detached' THEN 256 ELSE 0 END;
 END $$;
 
 -- Whether a payload is kept beside the row of its execution. Up to about this size, a row and an index entry of its own
@@ -136,11 +140,12 @@ END $$;
 -- p_channel: where to notify inside this transaction, or NULL when the caller notifies after its commit.
 -- p_flow: the flow they are members of; p_blocked: those that wait for other members.
 -- p_transaction: the caller's transaction they belong to, or NULL when they are a transaction of their own.
--- p_parent: the execution to notify when these end. p_keys, p_hashes, p_windows: idempotency keys, the hash of the
--- request each stands for and how long it is valid, or NULL when there are none. existing_id holds a taken key.
+-- p_parent, p_spawn_place: the execution to notify when these end, and where in its life they are spawned. p_keys, p_hashes,
+-- p_windows: idempotency keys, the hash of the request each stands for and how long it is valid, or NULL when there are
+-- none. existing_id holds a taken key.
 -- p_own_keys, p_if_exists: the keys that are to name them, and what to do where one names an open execution; or NULL. Such
--- a row returns `attached`, `refused` or `replaced`, with that execution as existing_id; one that was replaced is
--- also returned, as `cancelled`.
+-- a row returns `attached`, `refused` or `replaced`, with that execution as existing_id, and with the worker that ran it if
+-- it was replaced.
 -- p_patience_ms: how long to wait for a key or id that another transaction holds.
 CREATE OR REPLACE FUNCTION ff_submit(
   p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[],
@@ -148,7 +153,7 @@ CREATE OR REPLACE FUNCTION ff_submit(
   p_parent uuid DEFAULT NULL, p_keys text[] DEFAULT NULL,
   p_hashes text[] DEFAULT NULL, p_windows bigint[] DEFAULT NULL, p_flow uuid DEFAULT NULL, p_blocked boolean[] DEFAULT NULL,
   p_patience_ms integer DEFAULT NULL, p_transaction text DEFAULT NULL, p_own_keys text[] DEFAULT NULL,
-  p_if_exists text[] DEFAULT NULL
+  p_if_exists text[] DEFAULT NULL, p_spawn_place bigint DEFAULT NULL
 ) RETURNS TABLE (
   execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text
 ) LANGUAGE plpgsql
@@ -221,13 +226,13 @@ BEGIN
       INSERT INTO ff_execution (
         execution_id, partition_key, route_id, priority, namespace, created_at_ms, changed_at_ms, eligible_at_ms,
         deadline_at_ms, attempt_limit_ms, retain_ms, lifecycle_phase, ownership_state, eligibility_state, blocking_reason,
-        terminal_outcome, attempt_state, parent_id, flow_id, policy_id, policy, tags, payload, traits)
+        terminal_outcome, attempt_state, parent_id, spawn_place, flow_id, policy_id, policy, tags, payload, traits)
       SELECT id, part, v_template_routes[of], v_priorities[of], v_namespaces[of], v_now, v_now,
              CASE WHEN delay > 0 THEN v_now + delay END, v_now + v_deadlines[of], v_limits[of], v_retains[of],
              s.lifecycle_phase, s.ownership_state,
              CASE WHEN blocked THEN b.eligibility_state WHEN delay > 0 THEN d.eligibility_state ELSE s.eligibility_state END,
              CASE WHEN blocked THEN b.blocking_reason WHEN delay > 0 THEN d.blocking_reason ELSE s.blocking_reason END,
-             s.terminal_outcome, s.attempt_state, p_parent, p_flow, v_policy_ids[of],
+             s.terminal_outcome, s.attempt_state, p_parent, p_spawn_place, p_flow, v_policy_ids[of],
              CASE WHEN v_policy_ids[of] IS NULL THEN v_policies[of] END, v_tags[of],
              CASE WHEN ff_is_large(payload) THEN NULL ELSE coalesce(payload, 'null') END,
              CASE WHEN own IS NULL THEN v_traits[of] ELSE v_traits[of] | 2::smallint END

@@ -30,7 +30,11 @@ BEGIN
   v_run := ff_sum_up_run(v_rows[1], v_now);
   DELETE FROM ff_run WHERE execution_id = p_id AND run <= v_run.run - p_keep;
   PERFORM ff_end_mailbox_run(p_id, v_run.began_at_ms, v_now - p_id_ms, p_part);
-  UPDATE ff_execution SET payload = p_input, generation = attempt_index + 1, traits = traits | 128 WHERE execution_id = p_id;
+  UPDATE ff_execution SET payload = CASE WHEN ff_is_large(p_input) THEN NULL ELSE p_input END, generation = attempt_index + 1,
+    traits = traits | 128
+  WHERE execution_id = p_id;
+  DELETE FROM ff_payload WHERE execution_id = p_id;
+  INSERT INTO ff_payload (execution_id, partition_key, payload) SELECT p_id, p_partition, p_input WHERE ff_is_large(p_input);
   v_cleared := ff_clear_run(p_id, p_part);
   UPDATE ff_run SET is_cleared = v_cleared WHERE execution_id = p_id AND run = v_run.run;
   PERFORM ff_settle(CASE WHEN v_cleared THEN 'continue' ELSE 'continue_later' END, v_rows,

@@ -90,6 +90,7 @@ BEGIN
   DELETE FROM ff_waitpoint WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_step WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_end_order WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_generation WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_progress WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_child_wait WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_attempt_history WHERE execution_id = ANY (v_gone);

@@ -55,9 +55,11 @@ export type NotDone =
   | 'not_terminal'
   | 'key_taken'
   | 'replays_exhausted'
+  | 'step_not_found'
   | 'not_eligible'
   | 'held'
-  | 'unknown_route';
+  | 'unknown_route'
+  | 'marked';
 
 export interface Answered<Outcome extends string = Done | NotDone> {
   uuid: string;

@@ -230,7 +230,7 @@ function operatorEvent(row: StoredEvent): OperatorEvent {
         by,
         reason: textOrNull(row, detail?.['reason'], 'reason'),
         replayCount: whole(row, detail?.['replay_count'], 'replay_count'),
-        from: word(row, detail?.['from'], 'from', ['start', 'failed_step']),
+        from: word(row, detail?.['from'], 'from', ['start', 'failed_step', 'step']),
         previousOutcome: word(row, detail?.['previous_outcome'], 'previous_outcome', COMPLETION_EVENTS),
       });
     case 'lane_paused': {

@@ -128,9 +128,11 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   not_terminal: null,
   key_taken: null,
   replays_exhausted: null,
+  step_not_found: null,
   not_eligible: null,
   held: null,
   unknown_route: null,
+  marked: null,
 };
 
 /** For looking up what the database says; a later schema may have words that this process does not know. */

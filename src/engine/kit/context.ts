@@ -11,6 +11,7 @@ import type { CompleteRow } from '../executions/executions.sql.ts';
 import type { Batch } from './batch.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from '../executions/waiting.ts';
+import type { FamilyWork } from '../families/families.ts';
 import type { FlowWork } from '../flows/work.ts';
 import type { DatabaseFeed } from '../feed/database-feed.ts';
 import type { ReplyWatch } from '../messages/replies.ts';
@@ -32,6 +33,8 @@ export interface EngineContext {
   streams: StreamHub;
   /** Work for flows that finished members have left behind. */
   flowWork: FlowWork;
+  /** Children that end with their parents, or begin again with them. */
+  families: FamilyWork;
   routes: RouteCache;
   /** The secrets tokens are signed with. */
   signing: Signing;

@@ -5,7 +5,7 @@
 import { durationMs, type Duration } from '../../contract/shape/duration.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import type { Json, Jsonified } from '../../contract/json.ts';
-import { parsed } from '../../contract/shape/kinds.ts';
+import { parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { refuse, shape } from '../../contract/shape/shape.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
@@ -18,9 +18,11 @@ import type { WorkerPort } from '../../contract/protocol.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import type {
   Child,
+  ChildOutcomes,
   ChildResults,
   FlowScope,
   Logger,
+  MapOptions,
   TaskLogger,
   OutputStream,
   ParentScope,
@@ -35,6 +37,7 @@ import type {
 } from '../../define/task-context.ts';
 import { mailboxName, stepName, waitpointName, type Keyed } from './call-arguments.ts';
 import { Continuation } from './continuation.ts';
+import { mapItems } from './map.ts';
 import { Run } from './run.ts';
 import { planOf, runStep, stepDuration } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
@@ -47,7 +50,11 @@ const spawnOptions = shape<SpawnOptions>({
   priority: parsed.optional(),
   tags: parsed.optional(),
   delay: parsed.optional(),
+  detached: parsed.optional(),
 });
+
+const DEFAULT_CONCURRENCY = 10;
+const mapOptions = shape<MapOptions>({ concurrency: whole(1, LIMITS.mapConcurrency).optional() });
 
 const ASYNC_METHODS = [
   'step',
@@ -59,6 +66,8 @@ const ASYNC_METHODS = [
   'receive',
   'spawn',
   'all',
+  'allSettled',
+  'map',
 ] as const;
 
 /** What a context needs of the worker. */
@@ -293,12 +302,38 @@ export class HandlerContext implements TaskContext {
   async all<const Children extends readonly Child<unknown>[]>(
     children: Children,
   ): Promise<ChildResults<Children>> {
+    return this.#ownChildren('all', children).results(children);
+  }
+
+  async allSettled<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildOutcomes<Children>> {
+    return this.#ownChildren('allSettled', children).settled(children);
+  }
+
+  #ownChildren(verb: 'all' | 'allSettled', children: readonly unknown[]): Run['children'] {
     const run = this.#run;
     run.lease.throwIfStopped();
     if (!Array.isArray(children) || !children.every((child) => run.children.isOwn(child))) {
-      throw run.arguments.misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
+      throw run.arguments.misused(verb, 'takes a list of children that this run has spawned by ctx.spawn');
     }
-    return run.children.results(children);
+    return run.children;
+  }
+
+  async map<Item, Value>(
+    items: readonly Item[],
+    fn: (item: Item, index: number) => Value | Promise<Value>,
+    options: MapOptions = {},
+  ): Promise<PromiseSettledResult<Awaited<Value>>[]> {
+    const run = this.#run;
+    run.lease.throwIfStopped();
+    if (!Array.isArray(items) || items.length > LIMITS.mapItems)
+      throw run.arguments.misused('map', `takes a list of at most ${LIMITS.mapItems} items`);
+    if (typeof fn !== 'function') throw run.arguments.misused('map', 'needs a function');
+    const { concurrency = DEFAULT_CONCURRENCY } = run.arguments.checked('map', () =>
+      mapOptions.check(options, 'options'),
+    );
+    return mapItems(items, fn, concurrency) as Promise<PromiseSettledResult<Awaited<Value>>[]>;
   }
 
   progress(progress: Progress): void {

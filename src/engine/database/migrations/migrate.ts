@@ -71,6 +71,8 @@ const WORKING_TABLES = [
   'ff_end_order',
   'ff_event_run',
   'ff_execution',
+  'ff_family_place',
+  'ff_generation',
   'ff_idempotency',
   'ff_key',
   'ff_lane',

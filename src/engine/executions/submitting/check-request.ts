@@ -16,13 +16,14 @@ import type { ExecutionPolicy } from '../../../contract/policy.ts';
 import { choice, list, MAX_UNIT_BYTES, parsed, string, whole } from '../../../contract/shape/kinds.ts';
 import { duration, msOf } from '../../../contract/shape/duration.ts';
 import { fault, refuse, shape } from '../../../contract/shape/shape.ts';
+import type { ChildRequest } from '../../../contract/steps.ts';
 import { normaliseCapabilities } from '../../../model/capabilities.ts';
 import { encodeJson } from '../../../model/json.ts';
 import { capabilityList, kindName, laneName, namespaceName, tagMap, tagsJson } from '../../kit/kinds.ts';
 import { executionKey } from '../keys.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { newMint } from './mint.ts';
-import { encodePolicy, executionPolicy, optionalMs } from './policy.ts';
+import { detachedPolicy, encodePolicy, executionPolicy, optionalMs } from './policy.ts';
 import type { CheckedRequest } from './submit-call.ts';
 
 const submitRequest = shape<SubmitRequest>({
@@ -80,6 +81,31 @@ export function checkRequests(
     entries.push(checkNth(requests[index]!, index, mint, defaultPolicy));
   checkBytes(entries);
   return entries;
+}
+
+/** Whether a child ends with its parent is a part of its policy. */
+export function checkChildRequests(
+  requests: readonly ChildRequest[],
+  defaultPolicy: DefaultPolicy,
+  mint: () => ParsedExecutionId,
+): CheckedRequest[] {
+  submitRequests.check(requests, 'requests');
+  const detached = requests.map((request, index) => {
+    const { detached: given } = (request ?? {}) as Partial<ChildRequest>;
+    if (given !== undefined && typeof given !== 'boolean')
+      refuse(`requests[${index}].detached`, 'must be true or false');
+    return given === true;
+  });
+  const entries = checkRequests(requests.map(asSubmitted), defaultPolicy, mint);
+  return entries.map((entry, index) =>
+    detached[index]! ? { ...entry, policy: detachedPolicy(entry.policy) } : entry,
+  );
+}
+
+function asSubmitted(request: ChildRequest): SubmitRequest {
+  if (typeof request !== 'object' || request === null) return request;
+  const { detached: _, ...submitted } = request;
+  return submitted;
 }
 
 /** Which request it is matters for an error only: then it is checked once more, under its name. */

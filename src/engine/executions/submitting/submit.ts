@@ -9,7 +9,7 @@ import { choice, func } from '../../../contract/shape/kinds.ts';
 import { refuse, shape } from '../../../contract/shape/shape.ts';
 import type { SubmitOptions, SubmitRequest, SubmitResult } from '../../../contract/executions.ts';
 import type { LeaseRef } from '../../../contract/protocol.ts';
-import type { SpawnOutcome } from '../../../contract/steps.ts';
+import type { ChildRequest, SpawnOutcome } from '../../../contract/steps.ts';
 import { isLockTimeout, isUniqueViolation } from '../../database/database.ts';
 import type { LeaseKey } from '../executions.sql.ts';
 import {
@@ -26,7 +26,7 @@ import { insideOf } from '../../database/inside.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { Batch } from '../../kit/batch.ts';
 import type { EngineContext } from '../../kit/context.ts';
-import { checkOne, checkRequests, type DefaultPolicy } from './check-request.ts';
+import { checkChildRequests, checkOne, checkRequests, type DefaultPolicy } from './check-request.ts';
 import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { knowingRoutes } from './interning.ts';
 import { mintFor, newMint } from './mint.ts';
@@ -50,7 +50,7 @@ export interface Submits {
   one(request: SubmitRequest, options: SubmitOptions): Promise<SubmitResult>;
   many(requests: readonly SubmitRequest[], options: SubmitOptions): Promise<SubmitResult[]>;
   /** Submits children under the lease of their parent. */
-  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
+  spawn(lease: LeaseRef, requests: readonly ChildRequest[]): Promise<SpawnOutcome>;
   /** Resolves when every call made so far has its answer. */
   settled(): Promise<void>;
 }
@@ -90,7 +90,7 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
     },
     async spawn(lease, requests) {
       const parent = leaseKey(lease, 'lease');
-      const entries = checkRequests(requests, defaultPolicy, mintFor(parent.partition));
+      const entries = checkChildRequests(requests, defaultPolicy, mintFor(parent.partition));
       checkChildren(entries, parent.partition);
       return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
     },
@@ -171,13 +171,23 @@ async function spawn(
 ): Promise<SpawnOutcome> {
   const first = firstOfEach(entries);
   const sent = first === undefined ? entries : [...first.values()];
-  const answers = await knowingRoutes(context, toCall(sent), (call) =>
-    spawnExecutions(context.database, parent, call),
-  );
+  const answers = await knowingRoutes(context, toCall(sent), (call) => spawnMarked(context, parent, call));
   const refused = answers.find((answer) => !['submitted', 'duplicate'].includes(answer.outcome));
   if (refused !== undefined) return toRefusal(refused);
   announce(context, toAnswers(answers, sent));
+  const ended = answers.filter((answer) => answer.endedWithParent).map(({ uuid }) => uuid);
+  if (ended.length > 0) await context.families.revive(parent, ended);
   return { outcome: 'spawned', children: toResults(entries, first, answers) as SubmitResult[] };
+}
+
+/** The first spawn of an execution's life marks it as a parent, and does nothing else. */
+async function spawnMarked(
+  { database }: EngineContext,
+  parent: LeaseKey,
+  call: SubmitCall,
+): Promise<SpawnAnswer[]> {
+  const answers = await spawnExecutions(database, parent, call);
+  return answers[0]?.outcome === 'marked' ? spawnExecutions(database, parent, call) : answers;
 }
 
 async function submit(

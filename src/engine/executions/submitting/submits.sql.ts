@@ -201,10 +201,16 @@ function templateJson(template: SubmitTemplate): string {
   return `{"route":${routeOrdinal},"namespace":${JSON.stringify(namespace)},"priority":${JSON.stringify(priority)},"policy":${policy},"tags":${tags}}`;
 }
 
-/** One row per child, or a single row for the parent with the reason of the refusal. */
+/** One row per child, or a single row for the parent with the reason of the refusal, or `marked`. */
 const SPAWNED = withColumns(
   columnsOf<Answered>()('uuid', 'routeId', 'dueInMs'),
-  columnsOf<Refused>()('outcome', 'lifecyclePhase', 'terminalOutcome', 'leaseEpoch'),
+  columnsOf<Refused & { endedWithParent: boolean }>()(
+    'outcome',
+    'lifecyclePhase',
+    'terminalOutcome',
+    'leaseEpoch',
+    'endedWithParent',
+  ),
 );
 export type SpawnAnswer = RowOf<typeof SPAWNED>;
 
