@@ -50,6 +50,7 @@ CREATE TYPE ff_claimable AS (
   states ff_attempt_state[],
   limits bigint[],
   flows uuid[],
+  redacted boolean[],
   tags jsonb[],
   payloads jsonb[]
 );
@@ -1259,7 +1260,7 @@ CREATE TABLE ff_worker (
 -- function ff_carried_ends(t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[])
 --   returns jsonb[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 92ec6bcb9bfff8e231ba29564adfaf14
+--   md5 d532c8843b57eaf7b6eedb699e7d08f3
 
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
@@ -1274,12 +1275,12 @@ CREATE TABLE ff_worker (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 796260f646fe74f66bfbc28fc689485e
+--   md5 b72160d66829b517ba2276cb1da5bcd9
 
 -- function ff_claim_one(p_route integer, p_rank integer, p_after bigint, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 edcb7e2ef5d603b7888ed0ca57a87ec2
+--   md5 0b1ef5c568e6ce0c646d6bd573c8b2f1
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1429,7 +1430,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain(p_id uuid, p_partition smallint, p_alive_ms bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3747204193079e0056fc6a33068ecf79
+--   md5 098c175b9d7c88d5edd3ef26279962e8
 
 -- function ff_explain_children(e ff_execution)
 --   returns jsonb
@@ -1549,7 +1550,7 @@ CREATE TABLE ff_worker (
 -- function ff_grant_leases(c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 a08b8481992cdadb5021b2d8564e33ca
+--   md5 0298b71fe40392b8b3e5c6cd6016470f
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -2086,6 +2087,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 7333c58f61880add9a15d5bd2864e2df
 
+-- function ff_shown_text(p_traits smallint, p_outcome ff_attempt_outcome, p_text text)
+--   returns text
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 9d47c44f982665ad9f030ef2af702b22
+
 -- function ff_signal_adds(p_condition jsonb, p_waitpoint uuid, p_waitpoint_name text, p_signal ff_sent_signal)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
@@ -2224,7 +2230,7 @@ CREATE TABLE ff_worker (
 -- function ff_tell_running(p_type text, p_now bigint, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_told bigint[], p_details jsonb[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 937ebe2ee23371d65e718d36e23b305b
+--   md5 5670c0f2963b78b0405bb4249152fd9d
 
 -- function ff_tell_signal(p_rows ff_locked[], p_type text, p_details jsonb[])
 --   returns void
@@ -2269,7 +2275,7 @@ CREATE TABLE ff_worker (
 -- function ff_traits_of(p_policy jsonb)
 --   returns smallint
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 488b313fae78f3e5d773d68f0c814ad5
+--   md5 1a30cac5e7a18015e89209714846046f
 
 -- function ff_trim_live(p_id uuid, p_attempt integer, p_kept integer)
 --   returns void

@@ -64,6 +64,7 @@ export type {
 export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.ts';
 export type { Duration, DurationParts } from './contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';
+export { REDACTED, type Redaction, type RevealOptions } from './contract/redaction.ts';
 export type { CountCondition, CountedBy, Signal, SignalCondition, SignalSource } from './contract/signals.ts';
 export type { Json, Jsonified, NotJson, Storable } from './contract/json.ts';
 
@@ -171,6 +172,7 @@ export {
   BULK_STATES,
   GATES,
   type AttemptPage,
+  type AttemptsRequest,
   type AttemptRecord,
   type BulkProgress,
   type BulkRequest,

@@ -113,7 +113,7 @@ function runOf(groups: FlowGroups, submitted: SubmittedFlow, resultOf: string): 
       const executionId = submitted.members[resultOf];
       if (executionId === undefined)
         refuse('flowId', `belongs to another flow: it has no member ${resultOf}`, 'not_a_member');
-      const ended = await groups.executions.wait(executionId, options);
+      const ended = await groups.executions.wait(executionId, { ...options, reveal: true });
       if (ended.outcome === 'success') return ended.result;
       throw new ExecutionFailed(executionId, ended);
     },

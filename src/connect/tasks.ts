@@ -167,7 +167,9 @@ async function toRequest(
 }
 
 function handleOf(groups: TaskGroups, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
-  const wait = (options: WaitOptions = {}) => groups.executions.wait(executionId, options);
+  // Whoever has the contract of a task may see its values.
+  const wait = (options: WaitOptions = {}) =>
+    groups.executions.wait(executionId, { ...options, reveal: true });
   return {
     executionId,
     streams: streamReaders(groups.streams, executionId, (task.streams ?? {}) as StreamKinds),

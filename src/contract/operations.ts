@@ -6,6 +6,7 @@ import type { OperatorNote } from './executions.ts';
 import type { FailureDetail } from './failure-detail.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
+import type { RevealOptions } from './redaction.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
 
 /** Which executions to select. All conditions must hold; unknown keys are refused. */
@@ -109,6 +110,14 @@ export interface AttemptRecord {
   failureDetail: FailureDetail | null;
   /** How its earlier leases were given up, in order; equal ones in a row are one. */
   pauses: readonly ('released' | 'paused' | 'suspended')[];
+}
+
+/** Which attempts of an execution to list. */
+export interface AttemptsRequest extends RevealOptions {
+  /** Only those before this one: `before` of the page before. */
+  before?: number;
+  /** Attempts per page, 1 to 1,000. Default 100. */
+  limit?: number;
 }
 
 /** A page of attempts. */

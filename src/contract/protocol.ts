@@ -57,6 +57,8 @@ export interface Claim extends LeaseRef {
   resumed: boolean;
   /** The attempt before this one lost its lease. */
   reclaimed: boolean;
+  /** Its values are hidden from reads: what is logged about it must not contain any. */
+  redacted: boolean;
   createdAtMs: number;
   /** How often a replay started the execution over from the beginning. */
   generation: number;

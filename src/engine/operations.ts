@@ -24,7 +24,7 @@ import { claim } from './executions/claiming/claim.ts';
 import { watch } from './executions/claiming/watch.ts';
 import type { Endings } from './executions/endings.ts';
 import { renew, revokeLease } from './executions/leases.ts';
-import { result, serverTimeMs } from './executions/reads.ts';
+import { result, serverTimeMs, wait } from './executions/reads.ts';
 import type { DefaultPolicy } from './executions/submitting/check-request.ts';
 import type { Submits } from './executions/submitting/submit.ts';
 import { fireDueTimers } from './executions/timers.ts';
@@ -51,6 +51,14 @@ import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './sig
 import { readOrder, type Orders } from './steps/end-order.ts';
 import { listSteps, readSteps, type Steps } from './steps/steps.ts';
 import type { Appends } from './streams/append.ts';
+import {
+  shownItem,
+  shownItems,
+  shownOnce,
+  shownPage,
+  shownSummary,
+  shownSummaryItem,
+} from './streams/shown.ts';
 import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams/streams.ts';
 
 /** Both faces of an engine: the groups an application uses, and the worker protocol. */
@@ -144,7 +152,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
     extendFlow: (context, lease, members) => flows.extendFlow(context, lease, members, defaultPolicy),
-    result,
+    result: (context, id) => result(context, id, { reveal: true }),
     wait: ({ ends }, id, options = {}) => ends.wait(id, options),
     fireTimers: frequent(fireDueTimers),
     watch: atOnce(watch),
@@ -162,7 +170,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       submit: submitOneOrMany(submits),
       describe,
       result,
-      wait: ({ ends }, id, options = {}) => ends.wait(id, options),
+      wait,
       settled,
       list,
       find,
@@ -179,11 +187,11 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     },
     flows: flowOperations(defaultPolicy),
     streams: {
-      read: readStream,
-      tail: atOnce(tailStream),
-      tailOnce,
-      readSummary,
-      watchSummary: atOnce(watchSummary),
+      read: shownOnce(readStream, shownPage),
+      tail: atOnce(shownItems(tailStream, shownItem)),
+      tailOnce: shownOnce(tailOnce, shownPage),
+      readSummary: shownOnce(readSummary, shownSummary),
+      watchSummary: atOnce(shownItems(watchSummary, shownSummaryItem)),
     },
     events: {
       subscribe: lasting((_, options) => feed.subscribe(options)),

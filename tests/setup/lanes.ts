@@ -40,6 +40,8 @@ export const LANES: Readonly<Record<string, Lane>> = {
   'tests/races/steps/pausing.test.ts': 'rest',
   'tests/scripts': 'fast',
   'tests/tasks': 'fast',
+  // Every read and command, for each way to redact.
+  'tests/tasks/redaction.test.ts': 'rest',
   'tests/testing': 'fast',
   'tests/tidy.test.ts': 'fast',
   'tests/upkeep': 'fast',

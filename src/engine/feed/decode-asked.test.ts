@@ -34,6 +34,7 @@ describe('an event that was asked for', () => {
     ['success', { result: { a: 1 } }, { result: { a: 1 } }],
     ['success', { result: null }, { result: null }],
     ['success', { omitted: 'too_large' }, { omitted: 'too_large' }],
+    ['success', { omitted: 'redacted' }, { omitted: 'redacted' }],
     ['failed', { message: 'no', category: 'x' }, { message: 'no', category: 'x' }],
     ['cancelled', { message: 'why' }, { message: 'why', category: null }],
   ])('completion.%s with %j carries it', (type, detail, end) => {

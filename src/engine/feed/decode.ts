@@ -119,7 +119,7 @@ function carriedEnd(row: StoredEvent, type: CompletionEvent['type']): Readonly<C
       category: textOrNull(row, detail['category'], 'category'),
     });
   if ('result' in detail) return Object.freeze({ result: detail['result'] as Json });
-  return Object.freeze({ omitted: word(row, detail['omitted'], 'omitted', ['too_large']) });
+  return Object.freeze({ omitted: word(row, detail['omitted'], 'omitted', ['too_large', 'redacted']) });
 }
 
 function executionEvent(row: StoredEvent): ExecutionEvent {

@@ -12,6 +12,8 @@ import type { LeaseKey } from '../executions/executions.sql.ts';
 
 export interface AppendCall {
   lease: LeaseKey;
+  /** Whether its notification may carry the frames. Default: not. */
+  mayCarry?: boolean;
   appendId: string;
   frames: readonly EncodedFrame[];
   ttlMs: number;

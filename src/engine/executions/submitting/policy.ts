@@ -3,10 +3,12 @@
  * read surface: SQL readers use `retry_policy.max_retries`.
  */
 import type { ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
+import type { Redaction } from '../../../contract/redaction.ts';
 import { choice, list, refusedAs, string, whole } from '../../../contract/shape/kinds.ts';
 import { duration, msOf, type Duration } from '../../../contract/shape/duration.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { shape, type Kind } from '../../../contract/shape/shape.ts';
+import { redactionKind } from '../../../model/redaction.ts';
 import { backoffKind, storedBackoff } from '../../../model/backoff.ts';
 import type { StoredRetryPolicy } from '../../../model/retry.ts';
 
@@ -21,6 +23,7 @@ interface StoredPolicy {
   dedup_window_ms?: number;
   retention_ms?: number;
   events?: 'all';
+  redact?: Redaction;
 }
 
 const limit = duration(LIMITS.delayMs, 1);
@@ -41,6 +44,7 @@ export const executionPolicy: Kind<ExecutionPolicy> = refusedAs(
     dedupWindow: limit.optional(),
     retention: duration(LIMITS.delayMs).optional(),
     events: choice(['all'] as const).optional(),
+    redact: redactionKind.optional(),
   }),
 );
 
@@ -62,6 +66,7 @@ function storedPolicy(policy: ExecutionPolicy): StoredPolicy {
     dedup_window_ms: optionalMs(policy.dedupWindow),
     retention_ms: optionalMs(policy.retention),
     events: policy.events,
+    redact: policy.redact,
   });
 }
 
