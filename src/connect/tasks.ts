@@ -15,6 +15,7 @@ import { refuse, shape } from '../contract/shape/shape.ts';
 import type { NoStreams, StreamKinds } from '../define/streams.ts';
 import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../define/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
+import { revealedWait } from './revealed-wait.ts';
 import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
 /** Options of one execution of a task; they replace those of its contract. */
@@ -167,9 +168,7 @@ async function toRequest(
 }
 
 function handleOf(groups: TaskGroups, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
-  // Whoever has the contract of a task may see its values.
-  const wait = (options: WaitOptions = {}) =>
-    groups.executions.wait(executionId, { ...options, reveal: true });
+  const wait = revealedWait(groups.executions, executionId);
   return {
     executionId,
     streams: streamReaders(groups.streams, executionId, (task.streams ?? {}) as StreamKinds),

@@ -10,7 +10,7 @@ import type {
 } from '../../contract/executions.ts';
 import type { Json } from '../../contract/json.ts';
 import type { Redaction, RevealOptions } from '../../contract/redaction.ts';
-import { flag } from '../../contract/shape/kinds.ts';
+import { abortSignal, flag } from '../../contract/shape/kinds.ts';
 import { shape } from '../../contract/shape/shape.ts';
 import { shownValue } from '../../model/redaction.ts';
 import { readClock, readOutcomes, readPayload, readSnapshot, type StoredOutcome } from './reads.sql.ts';
@@ -54,15 +54,19 @@ export async function result(
   return shownEnd(toResult(row), reveal ? null : row.redaction);
 }
 
+const waitOptions = shape<WaitOptions & RevealOptions>({
+  signal: abortSignal.optional(),
+  reveal: flag.optional(),
+});
+
 /** Waits as the engine does, and reads what to hide of a result. */
 export async function wait(
   context: EngineContext,
   executionId: string,
   options: WaitOptions & RevealOptions = {},
 ): Promise<ExecutionEnd> {
-  const { reveal = false, ...others } = { ...options };
-  flag.check(reveal, 'options.reveal');
-  const end = await context.ends.wait(executionId, others);
+  const { reveal = false, signal } = waitOptions.check(options, 'options');
+  const end = await context.ends.wait(executionId, signal === undefined ? {} : { signal });
   if (end.outcome !== 'success') return end;
   return shownEnd(end, await redactionOf(context, parseExecutionId(executionId), reveal));
 }
