@@ -1041,7 +1041,7 @@ CREATE TABLE ff_worker (
 --   dispatched_at_ms bigint
 --   attempt_index integer
 --   tags jsonb
---   carried jsonb
+--   carried_end jsonb
 
 -- view ff_event
 --   ev_id bigint
@@ -1260,7 +1260,7 @@ CREATE TABLE ff_worker (
 -- function ff_carried_ends(t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[])
 --   returns jsonb[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 d532c8843b57eaf7b6eedb699e7d08f3
+--   md5 4c9506263cf608366d37111a1e3134ea
 
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)

@@ -125,7 +125,7 @@ CREATE VIEW ff_completion_event AS
 SELECT
   e.partition_key, o.seq_from + e.ordinal - 1 AS event_id, e.execution_id, e.flow_id, e.event_type AS outcome,
   e.namespace, e.tags ->> 'cairn.instance_id' AS instance_tag, e.occurred_at_ms, o.stamped_at_ms AS committed_at_ms,
-  NULL::bigint AS dispatched_at_ms, e.attempt_index, e.tags, e.detail AS carried
+  NULL::bigint AS dispatched_at_ms, e.attempt_index, e.tags, e.detail -> 'end' AS carried_end
 FROM ff_event_position o
 JOIN ff_event e ON e.slot = o.slot AND e.ev_id = o.ev_id
 WHERE e.family = 'completion';

@@ -77,12 +77,12 @@ DECLARE
   c_most CONSTANT integer := 8192;
 BEGIN
   RETURN ARRAY(
-    SELECT CASE WHEN traits & 16 = 0 THEN NULL
-                WHEN t.terminal_outcome <> 'success' THEN
-                  jsonb_build_object('message', ff_shown_text(traits, t.attempt_outcome, message), 'category', category)
-                WHEN traits & 8 <> 0 THEN '{"omitted": "redacted"}'
-                WHEN octet_length(result::text) > c_most THEN '{"omitted": "too_large"}'
-                ELSE jsonb_build_object('result', result) END
+    SELECT CASE WHEN traits & 16 <> 0 THEN jsonb_build_object('end', CASE
+             WHEN t.terminal_outcome <> 'success' THEN
+               jsonb_build_object('message', ff_shown_text(traits, t.attempt_outcome, message), 'category', category)
+             WHEN traits & 8 <> 0 THEN '{"omitted": "redacted"}'
+             WHEN octet_length(result::text) > c_most THEN '{"omitted": "too_large"}'
+             ELSE jsonb_build_object('result', result) END) END
     FROM unnest(p_rows, p_results, p_messages, p_categories) WITH ORDINALITY r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
       attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,

@@ -111,15 +111,17 @@ function completionEvent(row: StoredEvent): CompletionEvent {
 }
 
 function carriedEnd(row: StoredEvent, type: CompletionEvent['type']): Readonly<CarriedEnd> | null {
-  const { detail } = row;
-  if (detail === null) return null;
+  const end = row.detail?.['end'];
+  if (end === undefined) return null;
+  if (typeof end !== 'object' || end === null) throw malformed(row, 'end');
+  const { message, category, omitted, ...carried } = end as Record<string, unknown>;
   if (type !== 'success')
     return Object.freeze({
-      message: textOrNull(row, detail['message'], 'message'),
-      category: textOrNull(row, detail['category'], 'category'),
+      message: textOrNull(row, message, 'message'),
+      category: textOrNull(row, category, 'category'),
     });
-  if ('result' in detail) return Object.freeze({ result: detail['result'] as Json });
-  return Object.freeze({ omitted: word(row, detail['omitted'], 'omitted', ['too_large', 'redacted']) });
+  if ('result' in carried) return Object.freeze({ result: carried['result'] as Json });
+  return Object.freeze({ omitted: word(row, omitted, 'omitted', ['too_large', 'redacted']) });
 }
 
 function executionEvent(row: StoredEvent): ExecutionEvent {
