@@ -50,6 +50,7 @@ CREATE TYPE ff_claimable AS (
   states ff_attempt_state[],
   limits bigint[],
   flows uuid[],
+  redacted boolean[],
   tags jsonb[],
   payloads jsonb[]
 );
@@ -1107,7 +1108,7 @@ CREATE TABLE ff_worker (
 --   dispatched_at_ms bigint
 --   attempt_index integer
 --   tags jsonb
---   carried jsonb
+--   carried_end jsonb
 
 -- view ff_event
 --   ev_id bigint
@@ -1341,7 +1342,7 @@ CREATE TABLE ff_worker (
 -- function ff_carried_ends(t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[])
 --   returns jsonb[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 92ec6bcb9bfff8e231ba29564adfaf14
+--   md5 4c9506263cf608366d37111a1e3134ea
 
 -- function ff_carry_documents(p_ids uuid[], p_again boolean, p_now bigint)
 --   returns void
@@ -1366,12 +1367,12 @@ CREATE TABLE ff_worker (
 -- function ff_claim(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, OUT pages json[], OUT next_due_in_ms bigint, OUT route_high integer, OUT passed_by integer)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 796260f646fe74f66bfbc28fc689485e
+--   md5 b72160d66829b517ba2276cb1da5bcd9
 
 -- function ff_claim_one(p_route integer, p_rank integer, p_after bigint, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 615bdc6b106c49f038ae04226dae344b
+--   md5 57b752d13a644711239369f3eefecd78
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
@@ -1571,7 +1572,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain(p_id uuid, p_partition smallint, p_alive_ms bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3747204193079e0056fc6a33068ecf79
+--   md5 098c175b9d7c88d5edd3ef26279962e8
 
 -- function ff_explain_children(e ff_execution)
 --   returns jsonb
@@ -1696,7 +1697,7 @@ CREATE TABLE ff_worker (
 -- function ff_grant_leases(c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f9c7f035f11cf4aa79f1fd78630673c5
+--   md5 85328a12a095289b44527fe769552e63
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -2358,6 +2359,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f9a2bb1475a7f03d414dda9630d53b1c
 
+-- function ff_shown_text(p_traits smallint, p_outcome ff_attempt_outcome, p_text text)
+--   returns text
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 9d47c44f982665ad9f030ef2af702b22
+
 -- function ff_signal_adds(p_condition jsonb, p_waitpoint uuid, p_waitpoint_name text, p_signal ff_sent_signal)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
@@ -2516,7 +2522,7 @@ CREATE TABLE ff_worker (
 -- function ff_tell_running(p_type text, p_now bigint, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_told bigint[], p_details jsonb[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 937ebe2ee23371d65e718d36e23b305b
+--   md5 5670c0f2963b78b0405bb4249152fd9d
 
 -- function ff_tell_signal(p_rows ff_locked[], p_type text, p_details jsonb[])
 --   returns void
@@ -2561,7 +2567,7 @@ CREATE TABLE ff_worker (
 -- function ff_traits_of(p_policy jsonb)
 --   returns smallint
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 2b810c50997628d2aaa4a121a0f9f484
+--   md5 b1500bbfd1077379d5c568b748a3b2b4
 
 -- function ff_trim_live(p_id uuid, p_attempt integer, p_kept integer)
 --   returns void

@@ -69,6 +69,7 @@ export type { Inbox, InboxOptions, Message, ReceiveOptions } from './define/mess
 export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.ts';
 export type { Duration, DurationParts } from './contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';
+export { REDACTED, type Redaction, type RevealOptions } from './contract/redaction.ts';
 export type { CountCondition, CountedBy, Signal, SignalCondition, SignalSource } from './contract/signals.ts';
 export type { Json, Jsonified, NotJson, Storable } from './contract/json.ts';
 
@@ -181,6 +182,7 @@ export {
   BULK_STATES,
   GATES,
   type AttemptPage,
+  type AttemptsRequest,
   type AttemptRecord,
   type LeaseSpan,
   type BulkProgress,

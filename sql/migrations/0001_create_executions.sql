@@ -367,23 +367,3 @@ CREATE TYPE ff_locked AS (
   parent_id             uuid,
   traits                smallint
 );
-
--- Claimable executions that a claim has locked, in queue order, as parallel arrays. Those that none of them has are NULL.
-CREATE TYPE ff_claimable AS (
-  ids         uuid[],
-  parts       smallint[],
-  routes      integer[],
-  priorities  integer[],
-  seqs        bigint[],
-  namespaces  text[],
-  attempts    integer[],
-  epochs      bigint[],
-  retries     integer[],
-  createds    bigint[],
-  generations integer[],
-  states      ff_attempt_state[],
-  limits      bigint[],
-  flows       uuid[],
-  tags        jsonb[],
-  payloads    jsonb[]
-);

@@ -28,8 +28,9 @@ SELECT
   o.ended_at_ms AS terminal_at_ms,
   e.deadline_at_ms,
   CASE WHEN e.eligibility_state = 'not_eligible_until_time' THEN e.eligible_at_ms END AS delay_until_ms,
-  convert_to(nullif(ff_payload_of(e.payload, e.execution_id), 'null')::text, 'UTF8') AS payload,
-  convert_to(o.result::text, 'UTF8') AS result,
+  -- Of an execution that redacts values, none is shown here, whichever of them it hides elsewhere.
+  CASE WHEN e.traits & 8 = 0 THEN convert_to(nullif(ff_payload_of(e.payload, e.execution_id), 'null')::text, 'UTF8') END AS payload,
+  CASE WHEN e.traits & 8 = 0 THEN convert_to(o.result::text, 'UTF8') END AS result,
   ff_policy_of(e.policy, e.policy_id) AS policy,
   e.reclaim_count AS lease_reclaim_count,
   jsonb_strip_nulls(jsonb_build_object(
@@ -37,13 +38,13 @@ SELECT
     'tags', e.tags,
     'retry_count', e.retry_count,
     'replay_count', e.replay_count,
-    'last_failure_message', a.failure_message)) AS raw_fields
+    'last_failure_message', CASE WHEN e.traits & 8 = 0 OR a.outcome <> 'failed' THEN a.failure_message END)) AS raw_fields
 FROM ff_execution e
 JOIN ff_route r ON r.route_id = e.route_id
 LEFT JOIN ff_attempt_history o ON e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id
   AND o.partition_key = e.partition_key AND o.attempt_index = e.attempt_index
 LEFT JOIN LATERAL (
-  SELECT h.failure_message FROM ff_attempt_history h
+  SELECT h.failure_message, h.outcome FROM ff_attempt_history h
   WHERE h.execution_id = e.execution_id AND h.partition_key = e.partition_key AND h.failure_message IS NOT NULL
     AND h.started_at_ms IS NOT NULL
   ORDER BY h.attempt_index DESC LIMIT 1) a ON true;
@@ -73,7 +74,7 @@ SELECT
   CASE WHEN h.worker_instance_id IS NOT NULL THEN ff_lease_id(h.execution_id, h.lease_epoch) END, h.lease_epoch,
   NULL::bigint, h.started_at_ms, h.ended_at_ms, h.outcome::text, ff_policy_of(e.policy, e.policy_id),
   jsonb_strip_nulls(jsonb_build_object(
-    'failure_message', h.failure_message, 'failure_category', h.failure_category,
+    'failure_message', CASE WHEN e.traits & 8 = 0 OR h.outcome <> 'failed' THEN h.failure_message END, 'failure_category', h.failure_category,
     'interrupted_by', h.interrupted_by, 'retry_at_ms', h.retry_at_ms))
 FROM ff_attempt_history h
 JOIN ff_execution e ON e.execution_id = h.execution_id AND e.partition_key = h.partition_key
@@ -124,7 +125,7 @@ CREATE VIEW ff_completion_event AS
 SELECT
   e.partition_key, o.seq_from + e.ordinal - 1 AS event_id, e.execution_id, e.flow_id, e.event_type AS outcome,
   e.namespace, e.tags ->> 'cairn.instance_id' AS instance_tag, e.occurred_at_ms, o.stamped_at_ms AS committed_at_ms,
-  NULL::bigint AS dispatched_at_ms, e.attempt_index, e.tags, e.detail AS carried
+  NULL::bigint AS dispatched_at_ms, e.attempt_index, e.tags, e.detail -> 'end' AS carried_end
 FROM ff_event_position o
 JOIN ff_event e ON e.slot = o.slot AND e.ev_id = o.ev_id
 WHERE e.family = 'completion';

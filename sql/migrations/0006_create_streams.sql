@@ -98,6 +98,8 @@ CREATE VIEW ff_stream_frame AS
 SELECT partition_key, execution_id, attempt_index, ts_ms, seq, mode::text AS mode, ts_ms AS created_at_ms,
        jsonb_strip_nulls(jsonb_build_object(
          'frame_type', frame_type, 'encoding', CASE WHEN is_text THEN 'utf8' ELSE 'hex' END, 'source', 'worker',
-         'payload', CASE WHEN is_text THEN ff_frame_text(payload) ELSE encode(payload, 'hex') END,
+         'payload', CASE WHEN t.is_redacted THEN NULL WHEN is_text THEN ff_frame_text(payload) ELSE encode(payload, 'hex') END,
          'correlation_id', correlation_id, 'ts', ts_ms, 'mode', mode, 'summary_version', summary_version)) AS fields
-FROM ff_frame, LATERAL (SELECT encoding <> 'binary' AND position(E'\\x00'::bytea IN payload) = 0 AS is_text) t;
+FROM ff_frame f, LATERAL (
+  SELECT encoding <> 'binary' AND position(E'\\x00'::bytea IN payload) = 0 AS is_text,
+         EXISTS (SELECT 1 FROM ff_execution e WHERE e.execution_id = f.execution_id AND e.traits & 8 <> 0) AS is_redacted) t;

@@ -198,7 +198,7 @@ BEGIN
   END IF;
   IF p_move.completion_event IS NOT NULL AND p_new.traits & 16 <> 0 AND NOT EXISTS (
        SELECT FROM ff_event e WHERE e.xid = pg_current_xact_id() AND e.family = 'completion'
-         AND e.execution_id = p_new.execution_id AND e.detail ?| '{result,omitted,message}') THEN
+         AND e.execution_id = p_new.execution_id AND e.detail -> 'end' ?| '{result,omitted,message}') THEN
     RETURN 'a completion event with the result or the reason';
   END IF;
   IF p_move.operator_event IS NOT NULL AND ff_events_written(p_new.execution_id, 'operator', p_move.operator_event,

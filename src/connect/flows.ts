@@ -16,6 +16,7 @@ import { parsed } from '../contract/shape/kinds.ts';
 import { refuse, shape } from '../contract/shape/shape.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
 import type { FlowDefinition } from '../define/flow-plan.ts';
+import { revealedWait } from './revealed-wait.ts';
 
 /** Options of submitting a flow. */
 export interface FlowSubmitOptions {
@@ -113,7 +114,7 @@ function runOf(groups: FlowGroups, submitted: SubmittedFlow, resultOf: string): 
       const executionId = submitted.members[resultOf];
       if (executionId === undefined)
         refuse('flowId', `belongs to another flow: it has no member ${resultOf}`, 'not_a_member');
-      const ended = await groups.executions.wait(executionId, options);
+      const ended = await revealedWait(groups.executions, executionId)(options);
       if (ended.outcome === 'success') return ended.result;
       throw new ExecutionFailed(executionId, ended);
     },

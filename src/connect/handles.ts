@@ -9,6 +9,7 @@ import type { Executions, Waitpoints } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type { Json } from '../contract/json.ts';
 import type { DeliverOutcome, SignalNote } from '../contract/signals.ts';
+import { revealedWait } from './revealed-wait.ts';
 
 /** One execution. */
 export interface RunHandle<Out = Json> {
@@ -35,7 +36,7 @@ export type HandleGroups = { executions: Executions; waitpoints: Waitpoints };
 
 /** A handle on the execution with this id, whether it exists or not. */
 export function runHandle({ executions, waitpoints }: HandleGroups, executionId: ExecutionId): RunHandle {
-  const wait = (options: WaitOptions = {}) => executions.wait(executionId, options);
+  const wait = revealedWait(executions, executionId);
   return {
     executionId,
     wait,

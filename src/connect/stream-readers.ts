@@ -72,10 +72,12 @@ export function streamReaders(streams: StreamGroup, executionId: string, kinds: 
 
 function summaryReader(streams: StreamGroup, executionId: string): SummaryReader<object> {
   return guarded<SummaryReader<object>>({
-    read: () => streams.readSummary(executionId),
+    read: () => streams.readSummary(executionId, { reveal: true }),
     watch: (options = {}) => {
       watchOptions.check(options, 'options');
-      return streams.watchSummary(executionId, options) as AsyncIterable<TypedSummaryItem<object>>;
+      return streams.watchSummary(executionId, { ...options, reveal: true }) as AsyncIterable<
+        TypedSummaryItem<object>
+      >;
     },
   });
 }
@@ -90,7 +92,7 @@ function chunkReader(
   const visibility = mode === 'durable' ? 'exclude_best_effort' : 'all';
   const tail = (options: ChunkTailOptions = {}): AsyncIterable<ChunkItem<unknown>> => {
     tailOptions.check(options, 'options');
-    return only(name, streams.tail(executionId, { ...options, visibility }));
+    return only(name, streams.tail(executionId, { ...options, visibility, reveal: true }));
   };
   return guarded({ tail, [Symbol.asyncIterator]: () => tail()[Symbol.asyncIterator]() });
 }

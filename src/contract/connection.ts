@@ -47,6 +47,7 @@ import type {
 } from './flows.ts';
 import type {
   AttemptPage,
+  AttemptsRequest,
   BulkProgress,
   BulkRequest,
   Explanation,
@@ -67,6 +68,7 @@ import type {
   TagsRequest,
   WorkerSnapshot,
 } from './operations.ts';
+import type { RevealOptions } from './redaction.ts';
 import type {
   ApproveRequest,
   DeliverOutcome,
@@ -112,9 +114,9 @@ export interface Executions {
    */
   byKey(key: string, options?: KeyOptions): Promise<KeyedExecution | null>;
   /** Returns the outcome of an execution, or `pending` while it has none. */
-  result(executionId: string): Promise<ExecutionResult>;
+  result(executionId: string, options?: RevealOptions): Promise<ExecutionResult>;
   /** Waits until the execution has finished and returns its outcome. Notified, not polled. Throws `not_found`. */
-  wait(executionId: string, options?: WaitOptions): Promise<ExecutionEnd>;
+  wait(executionId: string, options?: WaitOptions & RevealOptions): Promise<ExecutionEnd>;
   /**
    * Waits until no execution with these tags is open, at one moment: waiting, delayed, running, suspended. Executions
    * that members submit with the same tags before they finish are waited for too. Resolves at once when there are none.
@@ -134,9 +136,9 @@ export interface Executions {
    */
   shorten(ids: readonly string[]): Promise<string[]>;
   /** Lists the attempts of one execution, newest first. */
-  listAttempts(executionId: string, request?: { before?: number; limit?: number }): Promise<AttemptPage>;
+  listAttempts(executionId: string, request?: AttemptsRequest): Promise<AttemptPage>;
   /** Lists all steps of an execution with their whole values, in the order they were recorded. */
-  listSteps(executionId: string): Promise<ListedStep[]>;
+  listSteps(executionId: string, options?: RevealOptions): Promise<ListedStep[]>;
   /** Explains why an execution is where it is, and what must happen before it runs. */
   explain(executionId: string): Promise<Explanation>;
   /** Cancels executions that have not finished. A running handler is aborted. */
@@ -197,20 +199,26 @@ export interface Flows {
 /** The output of executions: frames, and the summary document built from patches. */
 export interface Streams {
   /** Reads a range of frames of one attempt. */
-  read(executionId: string, request?: ReadStreamRequest): Promise<StreamPage>;
+  read(executionId: string, request?: ReadStreamRequest & RevealOptions): Promise<StreamPage>;
   /** Yields the stored frames and then new ones, until the execution (or the given attempt) has finished. */
-  tail(executionId: string, request?: TailRequest): AsyncIterable<StreamItem>;
+  tail(executionId: string, request?: TailRequest & RevealOptions): AsyncIterable<StreamItem>;
   /** Reads the frames after a cursor, waiting up to `block` for one; empty when none arrived. */
-  tailOnce(executionId: string, request: TailOnceRequest): Promise<StreamPage>;
+  tailOnce(executionId: string, request: TailOnceRequest & RevealOptions): Promise<StreamPage>;
   /** Reads the summary document; null when no patch was ever written. */
-  readSummary(executionId: string, request?: { attemptIndex?: number }): Promise<StreamSummary | null>;
+  readSummary(
+    executionId: string,
+    request?: { attemptIndex?: number } & RevealOptions,
+  ): Promise<StreamSummary | null>;
   /** Yields the current document, then each patch once. */
-  watchSummary(executionId: string, request?: WatchSummaryRequest): AsyncIterable<SummaryItem>;
+  watchSummary(
+    executionId: string,
+    request?: WatchSummaryRequest & RevealOptions,
+  ): AsyncIterable<SummaryItem>;
   /**
    * Yields document, progress and state as they are now, then each whenever it has changed, until the execution has
    * finished. It looks at most ten times a second: what comes in between is left out, the last one never.
    */
-  watch(executionId: string, request?: WatchRequest): AsyncIterable<WatchItem>;
+  watch(executionId: string, request?: WatchRequest & RevealOptions): AsyncIterable<WatchItem>;
 }
 
 /** The event feed: everything that happened, in commit order. */

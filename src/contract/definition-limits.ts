@@ -15,4 +15,8 @@ export const DEFINITION_LIMITS = {
   /** Nesting of arrays and objects in a payload or result, and in a patch. */
   jsonDepth: 64,
   patchDepth: 16,
+  /** JSON pointers of a redaction, and the bytes and parts of one. */
+  pointers: 64,
+  pointerBytes: 256,
+  pointerParts: 16,
 } as const;

@@ -6,6 +6,7 @@ import type { AttemptRecord, ExecutionSummary, LeaseSpan } from './operations.ts
 import type { ExecutionSnapshot } from './executions.ts';
 import type { Json } from './json.ts';
 import type { ListedMessage, RunSummary } from './messages.ts';
+import type { RevealOptions } from './redaction.ts';
 import type { PendingWaitpoint } from './signals.ts';
 import type { PublicState } from './states.ts';
 import type { ListedStep } from './steps.ts';
@@ -25,7 +26,7 @@ export const DESCRIBE_PARTS = [
 export type DescribePart = (typeof DESCRIBE_PARTS)[number];
 
 /** Options of describing an execution. */
-export interface DescribeOptions<Part extends DescribePart = DescribePart> {
+export interface DescribeOptions<Part extends DescribePart = DescribePart> extends RevealOptions {
   /** What to read besides the snapshot. Default: nothing. */
   include?: readonly Part[];
 }

@@ -128,8 +128,8 @@ export type LeaseHistoryEvent =
  */
 export type CarriedEnd =
   | { result: Json }
-  /** `too_large`: it has more than `LIMITS.eventResultBytes` bytes. */
-  | { omitted: 'too_large' }
+  /** `too_large`: it has more than `LIMITS.eventResultBytes` bytes. `redacted`: its execution redacts values. */
+  | { omitted: 'too_large' | 'redacted' }
   | { message: string | null; category: string | null };
 
 /** An execution finished. */

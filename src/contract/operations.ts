@@ -6,6 +6,7 @@ import type { OperatorNote } from './executions.ts';
 import type { FailureDetail } from './failure-detail.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
+import type { RevealOptions } from './redaction.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
 import type { StepKey } from './steps.ts';
 
@@ -123,6 +124,14 @@ export interface AttemptRecord {
   pauses: readonly ('released' | 'paused' | 'suspended')[];
   /** Who held it, and when, in order: the last 16 leases that have ended, and the current one. */
   leases: readonly LeaseSpan[];
+}
+
+/** Which attempts of an execution to list. */
+export interface AttemptsRequest extends RevealOptions {
+  /** Only those before this one: `before` of the page before. */
+  before?: number;
+  /** Attempts per page, 1 to 1,000. Default 100. */
+  limit?: number;
 }
 
 /** A page of attempts. */

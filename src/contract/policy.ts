@@ -1,6 +1,7 @@
 /**
  * The policy of an execution: how failures and lost leases are treated, and how long it is kept. Frozen at submit.
  */
+import type { Redaction } from './redaction.ts';
 import type { Duration } from './shape/duration.ts';
 
 /** The delay before a retry. Exponential defaults: from 1 s to 60 s, multiplier 2, no jitter. */
@@ -42,4 +43,6 @@ export interface ExecutionPolicy {
   retention?: Duration;
   /** Also tells of its submit, its steps and its progress, and its completion carries the result. Default: not. */
   events?: 'all';
+  /** What reads do not show of its values. Default: nothing is hidden. */
+  redact?: Redaction;
 }

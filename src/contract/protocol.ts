@@ -82,6 +82,8 @@ export interface Claim extends LeaseRef {
   resumed: boolean;
   /** The attempt before this one lost its lease. */
   reclaimed: boolean;
+  /** Its values are hidden from reads: what is logged about it must not contain any. */
+  redacted: boolean;
   createdAtMs: number;
   /** The first attempt of its run, or since a replay started it over: later ones have other children. */
   generation: number;

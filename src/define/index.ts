@@ -41,6 +41,7 @@ export type { EngineErrorDetail, ErrorCode, UnsuccessfulEnd } from '../contract/
 export type { Schema, SchemaIssue, SchemaResult } from '../contract/shape/schema.ts';
 export type { Duration, DurationParts } from '../contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from '../contract/policy.ts';
+export type { Redaction } from '../contract/redaction.ts';
 export type { CountCondition, CountedBy, SignalCondition } from '../contract/signals.ts';
 export type { ExecutionId } from '../contract/ids.ts';
 export type { Json, Jsonified, NotJson, Storable } from '../contract/json.ts';

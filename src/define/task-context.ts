@@ -307,6 +307,8 @@ export interface TaskContext<In = unknown> {
   readonly attemptIndex: number;
   /** True if this attempt began in an earlier run, and was paused or handed back. */
   readonly resumed: boolean;
+  /** Its task redacts values: what is logged or traced about it must not contain any. */
+  readonly redacted: boolean;
   /** True if the previous worker lost its lease. */
   readonly reclaimed: boolean;
   /** Aborted when the worker has lost the execution; its reason is a TaskAborted. */

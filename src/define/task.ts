@@ -9,6 +9,8 @@ import type { SubmitRequest } from '../contract/executions.ts';
 import type { Backoff, ExecutionPolicy } from '../contract/policy.ts';
 import { durationMs, type Duration } from '../contract/shape/duration.ts';
 import { EngineError } from '../contract/errors.ts';
+import type { Redaction } from '../contract/redaction.ts';
+import { redactionKind } from '../model/redaction.ts';
 import { DEFINITION_LIMITS as LIMITS } from '../contract/definition-limits.ts';
 import { asciiName, parsed, whole } from '../contract/shape/kinds.ts';
 import { shape } from '../contract/shape/shape.ts';
@@ -47,6 +49,11 @@ export interface TaskOptions<In, Parsed, Made, Out, Streams extends StreamKinds 
    * Default: as its lane says, usually not.
    */
   events?: 'all';
+  /**
+   * Hides its values from everybody but its handler and code that has this contract: `true` hides all of them, a list of
+   * JSON pointers (`['/card/number']`) what they point to. Default: nothing is hidden.
+   */
+  redact?: Redaction;
   /** The queue. Default `default`. */
   lane?: string;
   /** 0 to 9,000; higher runs first. Default 0. */
@@ -95,6 +102,7 @@ const taskOptions = shape<TaskOptions<never, never, never, never>>({
   deadline: checkedLater,
   retention: checkedLater,
   events: checkedLater,
+  redact: redactionKind.optional(),
   lane: checkedLater,
   priority: checkedLater,
   capabilities: checkedLater,
@@ -162,7 +170,8 @@ function policyOf({
   deadline,
   retention,
   events,
-}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention' | 'events'>):
+  redact,
+}: Pick<TaskOptions<never, never, never, never>, 'retry' | 'deadline' | 'retention' | 'events' | 'redact'>):
   ExecutionPolicy | undefined {
   return unlessEmpty(
     given({
@@ -170,6 +179,7 @@ function policyOf({
       deadline: optionalMs(deadline, 'options.deadline'),
       retention: optionalMs(retention, 'options.retention'),
       events,
+      redact,
     }),
   );
 }

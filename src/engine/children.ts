@@ -16,8 +16,8 @@ import { approve, type Delivering } from './signals/signals.ts';
 
 async function checkChild(context: EngineContext, lease: LeaseRef, childId: string): Promise<void> {
   leaseKey(lease, 'lease');
-  const child = await readSnapshotOf(context, childId);
-  if (child !== null && child.parentId === lease.executionId) return;
+  const found = await readSnapshotOf(context, childId);
+  if (found?.snapshot.parentId === lease.executionId) return;
   throw new EngineError('not_found', `${childId} is no child of ${lease.executionId}.`, { field: 'childId' });
 }
 

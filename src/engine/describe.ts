@@ -11,13 +11,15 @@ import {
 } from '../contract/described.ts';
 import type { ExecutionSnapshot } from '../contract/executions.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { choice, list as listKind } from '../contract/shape/kinds.ts';
+import type { Redaction } from '../contract/redaction.ts';
+import { choice, flag, list as listKind } from '../contract/shape/kinds.ts';
 import { shape } from '../contract/shape/shape.ts';
 import { timelineOf } from '../model/timeline.ts';
 import { readInput, readSnapshotOf } from './executions/reads.ts';
+import { shownAttempt, shownSnapshot } from './executions/redaction.ts';
 import type { EngineContext } from './kit/context.ts';
 import { listRuns } from './messages/continue.ts';
-import { listMessages } from './messages/messages.ts';
+import { listMessages, shownMessage } from './messages/messages.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { listWaitpoints } from './signals/waitpoints.ts';
 import { lastSteps } from './steps/steps.ts';
@@ -25,11 +27,12 @@ import { lastSteps } from './steps/steps.ts';
 type Read<Part extends DescribePart> = (
   context: EngineContext,
   snapshot: ExecutionSnapshot,
+  redaction: Redaction | null,
 ) => Promise<DescribedParts[Part]>;
 
 const READS: { readonly [Part in DescribePart]: Read<Part> } = {
-  input: (context, { executionId }) => readInput(context, executionId),
-  steps: (context, { executionId }) => lastSteps(context, executionId),
+  input: (context, { executionId }, redaction) => readInput(context, executionId, redaction),
+  steps: (context, { executionId }, redaction) => lastSteps(context, executionId, redaction),
   async children(context, { executionId }) {
     const page = { filter: { parentId: executionId }, limit: LIMITS.describedChildren };
     const { executions, cursor } = await list(context, page);
@@ -42,17 +45,22 @@ const READS: { readonly [Part in DescribePart]: Read<Part> } = {
     const { waitpoints } = await listWaitpoints(context, { executionId });
     return lastOf(waitpoints, LIMITS.describedWaits);
   },
-  messages: (context, { executionId }) => listMessages(context, executionId),
+  async messages(context, { executionId }, redaction) {
+    const { items, truncated } = await listMessages(context, executionId);
+    return { items: items.map((message) => shownMessage(message, redaction)), truncated };
+  },
   runs: (context, { executionId }) => listRuns(context, executionId),
-  async timeline(context, snapshot) {
-    const page = { limit: LIMITS.describedAttempts };
+  async timeline(context, snapshot, redaction) {
+    const page = { limit: LIMITS.describedAttempts, reveal: true };
     const { attempts, before } = await listAttempts(context, snapshot.executionId, page);
-    return { items: timelineOf(snapshot, attempts.toReversed()), truncated: before !== null };
+    const shown = attempts.toReversed().map((attempt) => shownAttempt(attempt, redaction));
+    return { items: timelineOf(snapshot, shown), truncated: before !== null };
   },
 };
 
 const describeOptions = shape<DescribeOptions>({
   include: listKind(choice(DESCRIBE_PARTS), DESCRIBE_PARTS.length).optional(),
+  reveal: flag.optional(),
 });
 
 /** Only the types of the contract can tell, by the options, which parts are there. */
@@ -61,11 +69,14 @@ export async function describe(
   executionId: string,
   options: DescribeOptions = {},
 ): Promise<never> {
-  const { include = [] } = describeOptions.check(options, 'options');
-  const snapshot = await readSnapshotOf(context, executionId);
-  if (snapshot === null || include.length === 0) return snapshot as never;
+  const { include = [], reveal = false } = describeOptions.check(options, 'options');
+  const found = await readSnapshotOf(context, executionId);
+  if (found === null) return null as never;
+  const redaction = reveal ? null : found.redaction;
+  const snapshot = shownSnapshot(found.snapshot, redaction);
+  if (include.length === 0) return snapshot as never;
   const parts = await Promise.all(
-    include.map(async (part) => [part, await READS[part](context, snapshot)] as const),
+    include.map(async (part) => [part, await READS[part](context, snapshot, redaction)] as const),
   );
   return { ...snapshot, ...Object.fromEntries(parts) } as never;
 }

@@ -27,7 +27,7 @@ import { watch } from './executions/claiming/watch.ts';
 import type { Endings } from './executions/endings.ts';
 import { byKey } from './executions/keys.ts';
 import { renew, revokeLease } from './executions/leases.ts';
-import { result, serverTimeMs } from './executions/reads.ts';
+import { result, serverTimeMs, wait } from './executions/reads.ts';
 import type { DefaultPolicy } from './executions/submitting/check-request.ts';
 import type { Submits } from './executions/submitting/submit.ts';
 import { fireDueTimers } from './executions/timers.ts';
@@ -57,6 +57,15 @@ import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './sig
 import { readOrder, type Orders } from './steps/end-order.ts';
 import { listSteps, readSteps, type Steps } from './steps/steps.ts';
 import type { Appends } from './streams/append.ts';
+import {
+  shownItem,
+  shownItems,
+  shownOnce,
+  shownPage,
+  shownSummary,
+  shownSummaryItem,
+  shownWatchItem,
+} from './streams/shown.ts';
 import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams/streams.ts';
 import { readParent, recordForParent } from './streams/parent.ts';
 import { watchExecution } from './streams/watch.ts';
@@ -167,7 +176,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     readParent,
     recordForParent,
     extendFlow: (context, lease, members) => flows.extendFlow(context, lease, members, defaultPolicy),
-    result,
+    result: (context, id) => result(context, id, { reveal: true }),
     wait: ({ ends }, id, options = {}) => ends.wait(id, options),
     fireTimers: frequent(fireDueTimers),
     watch: atOnce(watch),
@@ -186,7 +195,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       describe,
       byKey,
       result,
-      wait: ({ ends }, id, options = {}) => ends.wait(id, options),
+      wait,
       settled,
       list,
       find,
@@ -203,12 +212,12 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     },
     flows: flowOperations(defaultPolicy),
     streams: {
-      read: readStream,
-      tail: atOnce(tailStream),
-      tailOnce,
-      readSummary,
-      watchSummary: atOnce(watchSummary),
-      watch: atOnce(watchExecution),
+      read: shownOnce(readStream, shownPage),
+      tail: atOnce(shownItems(tailStream, shownItem)),
+      tailOnce: shownOnce(tailOnce, shownPage),
+      readSummary: shownOnce(readSummary, shownSummary),
+      watchSummary: atOnce(shownItems(watchSummary, shownSummaryItem)),
+      watch: atOnce(shownItems(watchExecution, shownWatchItem)),
     },
     events: {
       subscribe: lasting((_, options) => feed.subscribe(options)),

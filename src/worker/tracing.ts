@@ -5,6 +5,7 @@
  * The submitter's span is kept in the tags `traceparent` and `tracestate`, in the format of W3C Trace Context.
  */
 import type * as Otel from '@opentelemetry/api';
+import { REDACTED } from '../contract/redaction.ts';
 import { traceOf, withTrace } from '../contract/trace-context.ts';
 import type { SpawnOptions, StepFunction, TaskContext } from '../define/task-context.ts';
 import type { Middleware } from '../define/handlers.ts';
@@ -101,6 +102,11 @@ function recordFailure(otel: OpenTelemetry, span: Otel.Span, error: unknown, ctx
   const outcome = abortOf(ctx) ?? 'failed';
   span.setAttribute('flowfabric.outcome', outcome);
   if (outcome === 'paused') return;
+  if (ctx.redacted) {
+    span.recordException({ name: error instanceof Error ? error.name : typeof error, message: REDACTED });
+    span.setStatus({ code: otel.SpanStatusCode.ERROR, message: REDACTED });
+    return;
+  }
   span.recordException(error instanceof Error ? error : String(error));
   span.setStatus({ code: otel.SpanStatusCode.ERROR, message: error instanceof Error ? error.message : '' });
 }

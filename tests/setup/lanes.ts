@@ -43,6 +43,8 @@ export const LANES: Readonly<Record<string, Lane>> = {
   'tests/tasks': 'fast',
   // Handlers are killed until they have all finished.
   'tests/tasks/forward-output.test.ts': 'rest',
+  // Every read and command, for each way to redact.
+  'tests/tasks/redaction.test.ts': 'rest',
   'tests/testing': 'fast',
   'tests/tidy.test.ts': 'fast',
   'tests/upkeep': 'fast',

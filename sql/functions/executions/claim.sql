@@ -161,7 +161,7 @@ BEGIN
   RETURN json_build_object('uuid', c.ids, 'partition', c.parts, 'routeId', c.routes, 'priority', c.priorities, 'seq', c.seqs,
     'namespace', c.namespaces, 'attemptIndex', c.attempts, 'leaseEpoch', c.epochs, 'retryCount', c.retries,
     'createdAtMs', c.createds, 'generation', c.generations, 'attemptState', c.states, 'reclaimed', v_reclaimed,
-    'attemptLimitMs', c.limits, 'flowUuid', c.flows, 'tags', c.tags, 'payload', c.payloads);
+    'attemptLimitMs', c.limits, 'flowUuid', c.flows, 'redacted', c.redacted, 'tags', c.tags, 'payload', c.payloads);
 END $$;
 
 -- Grants the first execution of one queue: what a pass below does, with single values, which takes two thirds of the time.
@@ -188,7 +188,7 @@ BEGIN
     ORDER BY -priority, seq LIMIT 1 FOR UPDATE SKIP LOCKED) r
   CROSS JOIN LATERAL (
     SELECT execution_id, partition_key, priority, namespace, attempt_index, lease_epoch, retry_count, created_at_ms,
-           generation, attempt_state, attempt_limit_ms, flow_id, tags, payload
+           generation, attempt_state, attempt_limit_ms, flow_id, traits, tags, payload
     FROM ff_execution WHERE execution_id = r.execution_id AND partition_key = r.partition_key
       AND eligibility_state = 'eligible_now' AND attempt_index = r.attempt_index AND lease_epoch = r.lease_epoch
       AND -priority = r.rank AND attempt_state <> 'pending_retry_attempt' AND coalesce(deadline_at_ms > p_now, true)
@@ -222,7 +222,8 @@ BEGIN
     'priority', ARRAY[e.priority], 'seq', ARRAY[e.seq], 'namespace', ARRAY[e.namespace],
     'attemptIndex', ARRAY[e.attempt_index], 'leaseEpoch', ARRAY[v_epoch], 'retryCount', ARRAY[e.retry_count],
     'createdAtMs', ARRAY[e.created_at_ms], 'generation', ARRAY[e.generation], 'attemptState', ARRAY[e.attempt_state],
-    'reclaimed', NULL, 'attemptLimitMs', ARRAY[e.attempt_limit_ms], 'flowUuid', ARRAY[e.flow_id], 'tags', ARRAY[e.tags],
+    'reclaimed', NULL, 'attemptLimitMs', ARRAY[e.attempt_limit_ms], 'flowUuid', ARRAY[e.flow_id],
+    'redacted', CASE WHEN e.traits & 8 <> 0 THEN '{true}'::boolean[] END, 'tags', ARRAY[e.tags],
     'payload', ARRAY[CASE WHEN e.flow_id IS NULL THEN e.payload ELSE ff_input(e.execution_id, e.payload) END]);
 END $$;
 
@@ -293,9 +294,10 @@ BEGIN
            array_agg(generation) FILTER (WHERE ok), array_agg(attempt_state) FILTER (WHERE ok),
            CASE WHEN count(attempt_limit_ms) > 0 THEN array_agg(attempt_limit_ms) FILTER (WHERE ok) END,
            CASE WHEN count(flow_id) > 0 THEN array_agg(flow_id) FILTER (WHERE ok) END,
+           CASE WHEN bool_or(redacted) THEN array_agg(redacted) FILTER (WHERE ok) END,
            array_agg(tags) FILTER (WHERE ok), array_agg(payload) FILTER (WHERE ok)
     INTO v_tids, v_seqs, v_unqueued, c.ids, c.parts, c.routes, c.priorities, c.seqs, c.namespaces, c.attempts,
-         c.epochs, c.retries, c.createds, c.generations, c.states, c.limits, c.flows, c.tags, c.payloads
+         c.epochs, c.retries, c.createds, c.generations, c.states, c.limits, c.flows, c.redacted, c.tags, c.payloads
     FROM (
       SELECT r.tid, r.seq, x.*, x.fits AND NOT x.late AS ok
       FROM (
@@ -309,7 +311,7 @@ BEGIN
         WHERE q.quota > 0 ORDER BY r.rank, r.seq LIMIT v_left) r
       LEFT JOIN LATERAL (
         SELECT execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
-               created_at_ms, generation, attempt_state, attempt_limit_ms, flow_id, tags, payload,
+               created_at_ms, generation, attempt_state, attempt_limit_ms, flow_id, traits & 8 <> 0 AS redacted, tags, payload,
                eligibility_state = 'eligible_now' AND attempt_index = r.attempt_index AND lease_epoch = r.lease_epoch
                  AND -priority = r.rank AS fits,
                coalesce(deadline_at_ms <= v_now, false) AS late

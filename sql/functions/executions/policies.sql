@@ -14,3 +14,9 @@ BEGIN
       SELECT coalesce((ff_policy_of(policy, policy_id) #>> '{retry_policy,max_retries}')::integer, 0) AS most
       FROM ff_execution WHERE execution_id = u.id OFFSET 0) e ON true);
 END $$;
+
+-- What is shown of the text about the end of an attempt: what a handler said is hidden if its execution redacts values;
+-- what the engine or an operator said is not.
+CREATE OR REPLACE FUNCTION ff_shown_text(p_traits smallint, p_outcome ff_attempt_outcome, p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_traits & 8 <> 0 AND p_outcome = 'failed' AND p_text IS NOT NULL THEN '[redacted]' ELSE p_text END;

@@ -32,6 +32,7 @@ END $$;
 
 -- What the policy says about an execution that is going to have more than its row, as bits of ff_execution.traits:
 --   1    it has limits of time, and so it may have timers of them
+--   8    it redacts values
 --   16   all its events are told (also where the lane says so)
 --   256  it does not end with its parent
 -- and what is not of the policy:
@@ -42,7 +43,8 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
   RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END
-    + CASE WHEN p_policy ? 'events' THEN 16 ELSE 0 END + CASE WHEN p_policy ? 'detached' THEN 256 ELSE 0 END;
+    + CASE WHEN p_policy ? 'redact' THEN 8 ELSE 0 END + CASE WHEN p_policy ? 'events' THEN 16 ELSE 0 END
+    + CASE WHEN p_policy ? 'detached' THEN 256 ELSE 0 END;
 END $$;
 
 -- Whether a payload is kept beside the row of its execution. Up to about this size, a row and an index entry of its own

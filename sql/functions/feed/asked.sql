@@ -40,7 +40,8 @@ BEGIN
 END $$;
 
 -- Tells of something a running handler did, for each place in the arrays that p_told names. A row of the log has at most
--- one event of an execution, so several of one follow each other in rows of their own.
+-- one event of an execution, so several of one follow each other in rows of their own. Messages of executions that
+-- redact values are left out.
 CREATE OR REPLACE FUNCTION ff_tell_running(
   p_type text, p_now bigint, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_told bigint[],
   p_details jsonb[]
@@ -52,20 +53,21 @@ BEGIN
   FROM (
     SELECT nth, count(*) AS n, array_agg(p_ids[ord]) AS ids, array_agg(p_partitions[ord]) AS parts,
            array_agg(p_attempts[ord]) AS attempts, array_agg(p_epochs[ord]) AS epochs, array_agg(worker_instance_id) AS workers,
-           array_agg(namespace) AS namespaces, array_agg(tags) AS tags, array_agg(p_details[ord]) AS details,
+           array_agg(namespace) AS namespaces, array_agg(tags) AS tags, 
+           array_agg(CASE WHEN traits & 8 <> 0 THEN p_details[ord] - 'message' ELSE p_details[ord] END) AS details,
            array_agg(route_id) AS routes, array_agg(flow_id) AS flows
     FROM (SELECT u.ord, row_number() OVER (PARTITION BY p_ids[u.ord] ORDER BY u.ord) AS nth, e.*, g.worker_instance_id
           FROM unnest(p_told) u(ord)
           CROSS JOIN LATERAL (
-            SELECT namespace, coalesce(lease_tags, tags) AS tags, route_id, flow_id, claim_no FROM ff_execution
+            SELECT namespace, coalesce(lease_tags, tags) AS tags, route_id, flow_id, claim_no, traits FROM ff_execution
             WHERE execution_id = p_ids[u.ord] OFFSET 0) e
           CROSS JOIN LATERAL (
             SELECT worker_instance_id FROM ff_grant WHERE claim_no = e.claim_no OFFSET 0) g OFFSET 0) t
     GROUP BY nth ORDER BY nth OFFSET 0) x;
 END $$;
 
--- What the completions of executions that ask for all events carry: the result, unless it is too large, or why there is
--- none; NULL for the others.
+-- What the completions of executions that ask for all events carry: the result, unless it is too large or redacted, or
+-- why there is none; NULL for the others.
 CREATE OR REPLACE FUNCTION ff_carried_ends(
   t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[]
 ) RETURNS jsonb[] LANGUAGE plpgsql AS $$
@@ -75,10 +77,12 @@ DECLARE
   c_most CONSTANT integer := 8192;
 BEGIN
   RETURN ARRAY(
-    SELECT CASE WHEN traits & 16 = 0 THEN NULL
-                WHEN t.terminal_outcome <> 'success' THEN jsonb_build_object('message', message, 'category', category)
-                WHEN octet_length(result::text) > c_most THEN '{"omitted": "too_large"}'
-                ELSE jsonb_build_object('result', result) END
+    SELECT CASE WHEN traits & 16 <> 0 THEN jsonb_build_object('end', CASE
+             WHEN t.terminal_outcome <> 'success' THEN
+               jsonb_build_object('message', ff_shown_text(traits, t.attempt_outcome, message), 'category', category)
+             WHEN traits & 8 <> 0 THEN '{"omitted": "redacted"}'
+             WHEN octet_length(result::text) > c_most THEN '{"omitted": "too_large"}'
+             ELSE jsonb_build_object('result', result) END) END
     FROM unnest(p_rows, p_results, p_messages, p_categories) WITH ORDINALITY r(
       ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
       attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,

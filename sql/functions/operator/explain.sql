@@ -154,7 +154,8 @@ BEGIN
         'silentForMs', (SELECT v_now - w.heartbeat_at_ms FROM ff_worker w WHERE w.worker_instance_id = g.worker_instance_id))
       FROM ff_grant g WHERE g.claim_no = e.claim_no),
     'last_failure', (
-      SELECT jsonb_build_object('attemptIndex', h.attempt_index, 'message', h.failure_message, 'category', h.failure_category)
+      SELECT jsonb_build_object('attemptIndex', h.attempt_index, 'message', ff_shown_text(e.traits, h.outcome, h.failure_message),
+        'category', h.failure_category)
       FROM ff_attempt_history h
       WHERE h.execution_id = e.execution_id AND h.partition_key = e.partition_key
         AND h.outcome IN ('failed', 'expired', 'interrupted')
@@ -166,7 +167,7 @@ BEGIN
       WHERE e.lifecycle_phase <> 'terminal' AND x.execution_id = e.execution_id AND x.partition_key = e.partition_key),
     'ended', (
       SELECT jsonb_build_object('outcome', o.terminal_outcome, 'endedAtMs', o.ended_at_ms, 'endedAgoMs', v_now - o.ended_at_ms,
-        'message', o.failure_message, 'by', coalesce(o.ended_by, o.worker_instance_id))
+        'message', ff_shown_text(e.traits, o.outcome, o.failure_message), 'by', coalesce(o.ended_by, o.worker_instance_id))
       FROM ff_attempt_history o
       WHERE e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id AND o.partition_key = e.partition_key
         AND o.attempt_index = e.attempt_index),

@@ -5,9 +5,11 @@ import type { ExecutionResult, ExecutionSnapshot } from '../../contract/executio
 import type { Json } from '../../contract/json.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { TerminalOutcome } from '../../contract/states.ts';
-import { columns, idText, inSchema } from '../database/columns.ts';
+import type { Redaction } from '../../contract/redaction.ts';
+import { columns, idText, inSchema, partOf, withColumns } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { ExecutionKey } from './executions.sql.ts';
+import { REDACTION } from './redaction.sql.ts';
 
 /** Attempts shown by one read: the last ones. */
 const MAX_ATTEMPTS_SHOWN = 1_000;
@@ -67,16 +69,19 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   setbacks: SETBACKS,
 });
 
+const SNAPSHOT_REDACTED = withColumns(SNAPSHOT, REDACTION);
+
+/** As it is stored, and what to hide of it. */
 export async function readSnapshot(
   database: Database,
   key: ExecutionKey,
-): Promise<ExecutionSnapshot | undefined> {
+): Promise<{ snapshot: ExecutionSnapshot; redaction: Redaction | null } | undefined> {
   const rows = await run(database, {
     doing: 'describing an execution',
-    columns: SNAPSHOT,
+    columns: SNAPSHOT_REDACTED,
     text: inSchema(
       database,
-      `SELECT ${SNAPSHOT.list}
+      `SELECT ${SNAPSHOT_REDACTED.list}
        FROM s.ff_execution e
        JOIN s.ff_route r ON r.route_id = e.route_id
        LEFT JOIN s.ff_attempt_history o ON e.lifecycle_phase = 'terminal' AND o.execution_id = e.execution_id
@@ -86,7 +91,7 @@ export async function readSnapshot(
     params: [key.uuid, key.partition],
     repeatable: 'yes',
   });
-  return rows[0];
+  return rows[0] && { snapshot: partOf(SNAPSHOT, rows[0]), redaction: rows[0].redaction };
 }
 
 const PAYLOAD = columns<{ payload: Json }>({
@@ -115,18 +120,20 @@ type Failed = Extract<ExecutionResult, { message: unknown }>;
 /** The outcome of an execution; null while it has not finished. */
 export type StoredOutcome = ExecutionKey &
   Pick<ExecutionSnapshot, 'state'> &
-  Omit<Failed, 'outcome'> & { outcome: TerminalOutcome | null; result: Json };
+  Omit<Failed, 'outcome'> & { outcome: TerminalOutcome | null; result: Json; redaction: Redaction | null };
 
-const OUTCOME = columns<StoredOutcome>({
+/** A message ends up in errors and logs: it is never revealed here. */
+const OUTCOME_SHOWN = columns<Omit<StoredOutcome, 'redaction'>>({
   uuid: 'e.execution_id',
   partition: 'e.partition_key',
   state: PUBLIC_STATE,
   outcome: 'o.terminal_outcome',
   result: 'o.result',
-  message: 'o.failure_message',
+  message: 's.ff_shown_text(e.traits, o.outcome, o.failure_message)',
   category: 'o.failure_category',
   by: 'coalesce(o.ended_by, o.worker_instance_id)',
 });
+const OUTCOME = withColumns(OUTCOME_SHOWN, REDACTION);
 
 /** The outcomes of executions; those that do not exist are missing. */
 export function readOutcomes(database: Database, uuids: readonly string[]): Promise<StoredOutcome[]> {

@@ -34,10 +34,11 @@ describe('an event that was asked for', () => {
     ['success', { result: { a: 1 } }, { result: { a: 1 } }],
     ['success', { result: null }, { result: null }],
     ['success', { omitted: 'too_large' }, { omitted: 'too_large' }],
+    ['success', { omitted: 'redacted' }, { omitted: 'redacted' }],
     ['failed', { message: 'no', category: 'x' }, { message: 'no', category: 'x' }],
     ['cancelled', { message: 'why' }, { message: 'why', category: null }],
-  ])('completion.%s with %j carries it', (type, detail, end) => {
-    const event = decodeEvent(row('completion', type, detail));
+  ])('completion.%s with %j carries it', (type, stored, end) => {
+    const event = decodeEvent(row('completion', type, { end: stored }));
     expect(event).toMatchObject({ ...LEASE, end });
     expect(Object.isFrozen('end' in event && event.end)).toBe(true);
   });
@@ -60,9 +61,10 @@ describe('an event that was asked for', () => {
   });
 
   it.each([
-    ['completion', 'success', {}],
-    ['completion', 'success', { omitted: 'whatever' }],
-    ['completion', 'failed', { message: 5 }],
+    ['completion', 'success', { end: 5 }],
+    ['completion', 'success', { end: {} }],
+    ['completion', 'success', { end: { omitted: 'whatever' } }],
+    ['completion', 'failed', { end: { message: 5 } }],
     ['execution', 'submitted', null],
     ['execution', 'step_finished', { name: 's' }],
     ['execution', 'progress_reported', { percent: 'half' }],

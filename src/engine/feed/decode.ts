@@ -107,23 +107,22 @@ function completionEvent(row: StoredEvent): CompletionEvent {
     leaseId: row.workerInstanceId === null ? null : leaseIdOf(row.uuid!, row.leaseEpoch!),
     workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
     end: carriedEnd(row, type),
-    unreadMessages: wholeOrNull(row, row.detail?.[UNREAD], UNREAD) ?? 0,
+    unreadMessages: wholeOrNull(row, row.detail?.['unread_messages'], 'unread_messages') ?? 0,
   });
 }
 
-/** What a completion of any execution may carry, also where nobody asked for all events. */
-const UNREAD = 'unread_messages';
-
 function carriedEnd(row: StoredEvent, type: CompletionEvent['type']): Readonly<CarriedEnd> | null {
-  const { detail } = row;
-  if (detail === null || Object.keys(detail).join() === UNREAD) return null;
+  const end = row.detail?.['end'];
+  if (end === undefined) return null;
+  if (typeof end !== 'object' || end === null) throw malformed(row, 'end');
+  const { message, category, omitted, ...carried } = end as Record<string, unknown>;
   if (type !== 'success')
     return Object.freeze({
-      message: textOrNull(row, detail['message'], 'message'),
-      category: textOrNull(row, detail['category'], 'category'),
+      message: textOrNull(row, message, 'message'),
+      category: textOrNull(row, category, 'category'),
     });
-  if ('result' in detail) return Object.freeze({ result: detail['result'] as Json });
-  return Object.freeze({ omitted: word(row, detail['omitted'], 'omitted', ['too_large']) });
+  if ('result' in carried) return Object.freeze({ result: carried['result'] as Json });
+  return Object.freeze({ omitted: word(row, omitted, 'omitted', ['too_large', 'redacted']) });
 }
 
 function executionEvent(row: StoredEvent): ExecutionEvent {

@@ -137,7 +137,7 @@ const MEMBER = columns<MemberSnapshot>({
   state:
     's.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms, s.ff_now_ms())',
   attemptIndex: 'e.attempt_index',
-  message: 'o.failure_message',
+  message: 's.ff_shown_text(e.traits, o.outcome, o.failure_message)',
   join: `CASE WHEN g.join_kind IS NOT NULL THEN jsonb_build_object('policy', ${JOIN_POLICY}, 'state', g.group_state,
     'edges', g.edge_count, 'satisfied', g.success_count, 'failed', g.fail_count, 'skipped', g.skip_count,
     'pending', g.edge_count - g.success_count - g.fail_count - g.skip_count) END`,

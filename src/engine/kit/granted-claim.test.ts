@@ -27,6 +27,7 @@ const PAGE: ClaimPage = {
   payload: [{ n: 1 }],
   retryCount: [0],
   reclaimed: null,
+  redacted: null,
   createdAtMs: [1_700_000_000_000],
   generation: [0],
 };
@@ -53,6 +54,7 @@ describe('a granted claim', () => {
       retryCount: 0,
       resumed: true,
       reclaimed: false,
+      redacted: false,
       createdAtMs: 1_700_000_000_000,
       generation: 0,
       flowId: null,

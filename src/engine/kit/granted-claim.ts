@@ -25,6 +25,7 @@ export class GrantedClaim implements Claim {
   declare retryCount: number;
   declare resumed: boolean;
   declare reclaimed: boolean;
+  declare redacted: boolean;
   declare createdAtMs: number;
   declare generation: number;
   declare flowId: ExecutionId | null;
@@ -54,6 +55,7 @@ export class GrantedClaim implements Claim {
     this.retryCount = page.retryCount[index]!;
     this.resumed = page.attemptState[index] === 'attempt_interrupted';
     this.reclaimed = page.reclaimed === null ? false : page.reclaimed[index]!;
+    this.redacted = page.redacted === null ? false : page.redacted[index]!;
     this.createdAtMs = page.createdAtMs[index]!;
     this.generation = page.generation[index]!;
     // A flow and its members have one partition.

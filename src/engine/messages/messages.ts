@@ -17,10 +17,12 @@ import type {
   Starting,
 } from '../../contract/messages.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
+import type { Redaction } from '../../contract/redaction.ts';
 import { durationMs } from '../../contract/shape/duration.ts';
 import { parsed, string } from '../../contract/shape/kinds.ts';
 import { shape } from '../../contract/shape/shape.ts';
 import { encodeJson } from '../../model/json.ts';
+import { shownValue } from '../../model/redaction.ts';
 import { announce } from '../kit/announce.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
 import type { EngineContext } from '../kit/context.ts';
@@ -122,6 +124,11 @@ export async function reply(
   const answer = await replyToMessage(context.database, call);
   announce(context, [{ ...answer, uuid: call.uuid }]);
   return answer.outcome === 'replied' ? { outcome: 'replied' } : toRefusal(answer);
+}
+
+/** What it says is hidden like any other value of its execution. */
+export function shownMessage(message: ListedMessage, redaction: Redaction | null): ListedMessage {
+  return redaction === null ? message : { ...message, payload: shownValue(message.payload, redaction) };
 }
 
 /** For `describe`: what nobody has received yet, and before that the last ones that were handed over. */

@@ -66,13 +66,16 @@ export interface ListAnswer {
 const PUBLIC_STATE_OF_E = `s.ff_public_state(e.lifecycle_phase, e.eligibility_state, e.terminal_outcome, e.eligible_at_ms,
   (SELECT now_ms FROM clock))`;
 export const OUTCOME_OF_E = `LEFT JOIN LATERAL (
-  SELECT ended_at_ms, terminal_outcome, failure_message, failure_category FROM s.ff_attempt_history
+  SELECT ended_at_ms, terminal_outcome, outcome, failure_message, failure_category FROM s.ff_attempt_history
   WHERE e.lifecycle_phase = 'terminal' AND execution_id = e.execution_id AND partition_key = e.partition_key
     AND attempt_index = e.attempt_index OFFSET 0) o ON true`;
 export const ROUTE_OF_E = `LEFT JOIN LATERAL (
   SELECT lane, kind FROM s.ff_route WHERE route_id = e.route_id OFFSET 0) r ON true`;
 export const LEASE_OF_E = `LEFT JOIN LATERAL (
   SELECT worker_instance_id FROM s.ff_grant WHERE claim_no = e.claim_no OFFSET 0) l ON true`;
+
+/** What a filter does not find cannot be found out by trying. */
+const SHOWN_MESSAGE = 's.ff_shown_text(e.traits, o.outcome, o.failure_message)';
 
 export const SUMMARY = columns<ExecutionSummary>({
   executionId: idText('e.partition_key', 'e.execution_id'),
@@ -92,7 +95,7 @@ export const SUMMARY = columns<ExecutionSummary>({
   replayCount: 'e.replay_count',
   workerInstanceId: 'l.worker_instance_id',
   failure: `CASE WHEN o.terminal_outcome <> 'success'
-    THEN jsonb_build_object('message', o.failure_message, 'category', o.failure_category) END`,
+    THEN jsonb_build_object('message', ${SHOWN_MESSAGE}, 'category', o.failure_category) END`,
   parentId: idText('e.partition_key', 'e.parent_id'),
 });
 
@@ -144,7 +147,7 @@ fitting AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT execution_id, partition_key, route_id, namespace, priority, created_at_ms, changed_at_ms, eligible_at_ms,
            attempt_index, lease_epoch, retry_count, replay_count, lifecycle_phase, eligibility_state, terminal_outcome,
-           parent_id, claim_no, tags
+           parent_id, claim_no, traits, tags
     FROM s.ff_execution WHERE execution_id = s.execution_id OFFSET 0) e
   ${joins.join('\n  ')}
   WHERE ${[source.fence, ...wheres].join('\n    AND ')}
@@ -190,7 +193,7 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
     ...compare('o.failure_category', '=', c.failureCategory, 'text'),
     ...(c.failureContains === null
       ? []
-      : [`strpos(o.failure_message, ${bind(c.failureContains, 'text')}) > 0`]),
+      : [`strpos(${SHOWN_MESSAGE}, ${bind(c.failureContains, 'text')}) > 0`]),
   ];
   return { joins, wheres };
 }

@@ -4,11 +4,12 @@
  */
 import { EngineError } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { choice, list as listOf, parsed, string, whole } from '../../contract/shape/kinds.ts';
+import { choice, flag, list as listOf, parsed, string, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { fault, faultAt, Kind, refuse, shape, type Fault } from '../../contract/shape/shape.ts';
 import type {
   AttemptPage,
+  AttemptsRequest,
   ExecutionFilter,
   ExecutionSummary,
   ListPage,
@@ -18,6 +19,7 @@ import type { PublicState, TerminalOutcome } from '../../contract/states.ts';
 import { TRACE_TAGS } from '../../contract/trace-context.ts';
 import type { ListSource } from './list-sources.sql.ts';
 import { listAttemptRows, listNamespaces, scanList, type ListConditions, type Listed } from './lists.sql.ts';
+import { redactionOf, shownAttempt } from '../executions/redaction.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { decodeCursor, encodeCursor, hashOf, type ListPosition } from './list-cursor.ts';
 import { kindName, laneName, namespaceName, pageSize, tagsOf } from '../kit/kinds.ts';
@@ -261,22 +263,25 @@ async function walk(
 /** One beyond the last index an attempt can have. */
 const ATTEMPTS_END = 2_147_483_648;
 
-const attemptsRequest = shape<{ before?: number; limit?: number }>({
+const attemptsRequest = shape<AttemptsRequest>({
   before: whole(0, ATTEMPTS_END).optional(),
   limit: pageSize.optional(),
+  reveal: flag.optional(),
 });
 
 export async function listAttempts(
   context: EngineContext,
   executionId: string,
-  request: { before?: number; limit?: number } = {},
+  request: AttemptsRequest = {},
 ): Promise<AttemptPage> {
   const key = parseExecutionId(executionId);
-  const { before = ATTEMPTS_END, limit = DEFAULT_PAGE } = attemptsRequest.check(request, 'request', '');
+  const checked = attemptsRequest.check(request, 'request', '');
+  const { before = ATTEMPTS_END, limit = DEFAULT_PAGE, reveal } = checked;
   const rows = await listAttemptRows(context.database, key, { before, limit: limit + 1 });
   if (rows === undefined) {
     throw new EngineError('not_found', `${executionId} does not exist.`, { field: 'executionId' });
   }
-  const attempts = rows.slice(0, limit);
+  const redaction = await redactionOf(context, key, reveal);
+  const attempts = rows.slice(0, limit).map((attempt) => shownAttempt(attempt, redaction));
   return { attempts, before: rows.length > limit ? attempts.at(-1)!.attemptIndex : null };
 }

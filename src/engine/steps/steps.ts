@@ -15,9 +15,10 @@ import type {
 } from '../../contract/steps.ts';
 import { isPassingTrouble } from '../../contract/errors.ts';
 import { parseExecutionId } from '../../contract/ids.ts';
-import { anyString, func, number, parsed, string, whole } from '../../contract/shape/kinds.ts';
+import { anyString, flag, func, number, parsed, string, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { Json } from '../../contract/json.ts';
+import { REDACTED, type Redaction, type RevealOptions } from '../../contract/redaction.ts';
 import type { LeaseRef } from '../../contract/protocol.ts';
 import { fault, faultAt, refuse, shape } from '../../contract/shape/shape.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
@@ -41,6 +42,8 @@ import { announce } from '../kit/announce.ts';
 import { Batch } from '../kit/batch.ts';
 import type { EngineContext } from '../kit/context.ts';
 import { cutText } from '../../model/cut-text.ts';
+import { shownValue } from '../../model/redaction.ts';
+import { redactionOf } from '../executions/redaction.ts';
 import { encodeJson } from '../../model/json.ts';
 import { inOrder, leaseKey, toRefusal } from '../kit/answers.ts';
 import { delayTime } from '../kit/kinds.ts';
@@ -168,18 +171,55 @@ export async function readSteps(context: EngineContext, executionId: string): Pr
   return rows.map(toRecord);
 }
 
+const listOptions = shape<RevealOptions>({ reveal: flag.optional() });
+
 /** All of them, with whole values. */
-export async function listSteps(context: EngineContext, executionId: string): Promise<ListedStep[]> {
-  const window = { limit: LIMITS.steps, valueBytes: null };
-  return (await listStored(context.database, parseExecutionId(executionId), window)).map(toListed);
+export async function listSteps(
+  context: EngineContext,
+  executionId: string,
+  options: RevealOptions = {},
+): Promise<ListedStep[]> {
+  const key = parseExecutionId(executionId);
+  const { reveal } = listOptions.check(options, 'options');
+  const rows = await listStored(context.database, key, { limit: LIMITS.steps, valueBytes: null });
+  const redaction = await redactionOf(context, key, reveal);
+  return rows.map((row) => shownStep(toListed(row), redaction));
 }
 
 /** For a description: the last ones, with large values cut. */
-export async function lastSteps(context: EngineContext, executionId: string): Promise<LastOf<ListedStep>> {
+export async function lastSteps(
+  context: EngineContext,
+  executionId: string,
+  redaction: Redaction | null,
+): Promise<LastOf<ListedStep>> {
   const most = LIMITS.describedSteps;
   const window = { limit: most + 1, valueBytes: LIMITS.describedValueBytes };
   const rows = await listStored(context.database, parseExecutionId(executionId), window);
-  return { items: rows.slice(-most).map(toListed), truncated: rows.length > most };
+  const items = rows.slice(-most).map((row) => shownStep(toListed(row), redaction));
+  return { items, truncated: rows.length > most };
+}
+
+/** The time of a sleep is no value. Of a value that was cut, any part may be what is hidden. */
+function shownStep(step: ListedStep, redaction: Redaction | null): ListedStep {
+  const { kind, value, end, valueStart } = step;
+  if (redaction === null || kind === 'sleep') return step;
+  return {
+    ...step,
+    value: kind === 'wait' ? null : shownValue(value, valueStart === null ? redaction : true),
+    end: end && shownWait(end, redaction),
+    valueStart: valueStart === null ? null : REDACTED,
+  };
+}
+
+function shownWait(end: WaitEnd, redaction: Redaction): WaitEnd {
+  const { signals, message } = end;
+  return {
+    ...end,
+    signals: signals.map((signal) => ({ ...signal, payload: shownValue(signal.payload, redaction) })),
+    ...(message === undefined
+      ? {}
+      : { message: { ...message, payload: shownValue(message.payload, redaction) } }),
+  };
 }
 
 function toListed({ valueStart, ...row }: ShownStep): ListedStep {

@@ -14,6 +14,8 @@ export interface AppendCall {
   /** Whether a frame has something that only a handler which runs again says. */
   isOfRerun?: boolean;
   lease: LeaseKey;
+  /** Whether its notification may carry the frames. Default: not. */
+  mayCarry?: boolean;
   appendId: string;
   frames: readonly EncodedFrame[];
   ttlMs: number;

@@ -4,7 +4,7 @@
  * that arrive during an append wait, and are then sent as one, in order. Appends of different streams share statements.
  */
 import { randomUUID } from 'node:crypto';
-import type { LeaseRef } from '../../contract/protocol.ts';
+import type { Claim, LeaseRef } from '../../contract/protocol.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { AppendOptions, AppendOutcome, FrameRequest } from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';
@@ -18,6 +18,7 @@ import { leaseKey, toRefusal } from '../kit/answers.ts';
 
 interface Call extends AppendPlan {
   lease: LeaseKey;
+  mayCarry: boolean;
   frames: EncodedFrame[];
 }
 
@@ -59,7 +60,9 @@ export function createAppends(context: EngineContext): Appends {
     async append(lease, frames, options) {
       const key = leaseKey(lease, 'lease');
       const { appendId, bestEffort } = appendPlan(options);
-      const call: Call = { appendId, bestEffort, lease: key, frames: checkFrames(frames) };
+      // What is redacted is in no notification. Known of a lease that is passed as it was granted.
+      const mayCarry = (lease as Partial<Claim>).redacted === false;
+      const call: Call = { appendId, bestEffort, lease: key, mayCarry, frames: checkFrames(frames) };
       const stream = `${key.uuid}/${key.attemptIndex}/${key.leaseEpoch}`;
       const line = lines.get(stream);
       if (line !== undefined) return await inLine(line, call);
@@ -132,9 +135,10 @@ async function sendApart(shared: SharedAppends, calls: readonly WaitingCall[]): 
 }
 
 function send(shared: SharedAppends, calls: readonly Call[]): Promise<AppendAnswer> {
-  const { lease, bestEffort, appendId = randomUUID() } = calls[0]!;
+  const { lease, mayCarry, bestEffort, appendId = randomUUID() } = calls[0]!;
   return shared.add({
     lease,
+    mayCarry,
     appendId,
     frames: calls.length === 1 ? calls[0]!.frames : calls.flatMap((call) => call.frames),
     ...bestEffort,

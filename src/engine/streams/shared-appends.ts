@@ -93,8 +93,10 @@ export class SharedAppends {
 
   /** Only an append that shares its statement with no other can notify inside its transaction. */
   async #sendOne(call: AppendCall): Promise<AppendAnswer[]> {
-    const { lease, frames } = call;
-    const inside = announcedInside(this.#context, lease.uuid, () => writingOf(lease, frames));
+    const { lease, frames, mayCarry = false } = call;
+    const inside = announcedInside(this.#context, lease.uuid, () =>
+      mayCarry ? writingOf(lease, frames) : undefined,
+    );
     const answer = await appendFrames(
       this.#context.database,
       call,

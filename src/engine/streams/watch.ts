@@ -74,7 +74,8 @@ async function lookAt(
   const attemptIndex = before?.attemptIndex ?? 0;
   const start = before ?? { ...key, attemptIndex, tsMs: 0, seq: 0, told: null, epoch: 0 };
   const head = (await new DatabaseStreams(context.database).heads([{ ...key, attemptIndex }])).get(0);
-  const snapshot = head === undefined ? null : await readSnapshotOf(context, executionId);
+  const snapshot =
+    head === undefined ? null : ((await readSnapshotOf(context, executionId))?.snapshot ?? null);
   if (head === undefined || snapshot === null) return { snapshot: null, summary: null, place: start };
   const current = head.currentAttempt;
   // Another attempt has another stream: from its beginning on.

@@ -2,6 +2,7 @@
  * What is shown of an error in one line: its class, its message and where in the user's code it comes from.
  */
 import { isEngineError } from '../../contract/errors.ts';
+import { REDACTED } from '../../contract/redaction.ts';
 import { shownText } from './cut.ts';
 import { ownFrame } from './own-frame.ts';
 
@@ -19,6 +20,12 @@ export function shownError(thrown: unknown, message?: string): ShownError {
   const at = ownFrame(thrown);
   const text = `${said.startsWith(name) ? '' : `${name}: `}${said}${at === undefined ? '' : ` at ${at}`}`;
   return { name, message: said, at, text };
+}
+
+/** An error whose message, and whatever else it has, may contain redacted values. */
+export function hiddenError(thrown: unknown): ShownError & { thrown: object } {
+  const shown = shownError(thrown, REDACTED);
+  return { ...shown, thrown: { name: shown.name, message: REDACTED } };
 }
 
 /** The name that its author gave it; else its class, which is not set as the name of most errors. */

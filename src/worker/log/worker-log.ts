@@ -15,7 +15,7 @@ import { LOG_LIMITS } from './limits.ts';
 import { LoggerSink } from './logger-sink.ts';
 import { explainLoss, type Loss } from './loss.ts';
 import { shortId } from './short-id.ts';
-import { shownError } from './shown-error.ts';
+import { hiddenError, shownError } from './shown-error.ts';
 import { StderrLog } from './stderr.ts';
 
 /** A logger that discards everything. */
@@ -84,7 +84,7 @@ export class WorkerLog {
   /** `answer`: undefined when the failure could not be reported. */
   attemptFailed({ claim, thrown, failure, step }: FailedAttempt, answer: FailOutcome | undefined): void {
     if (this.#sink === undefined) return;
-    const error = { ...shownError(thrown, failure.message), thrown };
+    const error = claim.redacted ? hiddenError(thrown) : { ...shownError(thrown, failure.message), thrown };
     const { isFinal, fields, text } = whatFollows(claim, failure, answer);
     const { kind } = claim;
     const outcome = answer?.outcome ?? 'not_reported';

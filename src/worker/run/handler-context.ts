@@ -109,6 +109,10 @@ export class HandlerContext implements TaskContext {
     this.#kinds = kinds;
   }
 
+  get redacted(): boolean {
+    return this.#lease.claim.redacted;
+  }
+
   /** For whatever runs the handler: its function has finished. */
   static handled(ctx: HandlerContext): void {
     ctx.#stage = 'handled';

@@ -44,6 +44,7 @@ describe('a claim', () => {
       retryCount: 0,
       resumed: false,
       reclaimed: false,
+      redacted: false,
       createdAtMs,
       generation: 0,
       flowId: null,

@@ -41,6 +41,7 @@ interface ClaimRow extends Pick<
   | 'payload'
   | 'retryCount'
   | 'reclaimed'
+  | 'redacted'
   | 'createdAtMs'
   | 'generation'
 > {
@@ -60,7 +61,7 @@ export type ClaimPage = {
   [Key in Exclude<keyof ClaimRow, SometimesKnown>]: ClaimRow[Key][];
 } & { [Key in SometimesKnown]: ClaimRow[Key][] | null };
 
-type SometimesKnown = 'reclaimed' | 'attemptLimitMs' | 'flowUuid';
+type SometimesKnown = 'reclaimed' | 'attemptLimitMs' | 'flowUuid' | 'redacted';
 
 export interface ClaimAnswer {
   pages: ClaimPage[];
@@ -163,6 +164,7 @@ const RECOVERED = withColumns(
     'retryCount',
     'attemptState',
     'reclaimed',
+    'redacted',
     'createdAtMs',
     'generation',
     'claimId',
@@ -191,6 +193,7 @@ export function pageOf(rows: readonly RecoveredClaim[]): ClaimPage {
     payload: column('payload'),
     retryCount: column('retryCount'),
     reclaimed: column('reclaimed'),
+    redacted: column('redacted'),
     createdAtMs: column('createdAtMs'),
     generation: column('generation'),
   };
@@ -214,7 +217,7 @@ export function readClaims(
       `SELECT ${RECOVERED.list} FROM (
          SELECT e.execution_id, e.partition_key, e.route_id, e.namespace, e.attempt_index, e.lease_epoch,
            g.claim_id, coalesce(e.lease_tags, e.tags) AS tags, e.priority, 0 AS seq, e.retry_count,
-           e.created_at_ms, e.generation, e.attempt_limit_ms, e.flow_id,
+           e.created_at_ms, e.generation, e.attempt_limit_ms, e.flow_id, e.traits & 8 <> 0 AS redacted,
            CASE WHEN e.attempt_paused THEN 'attempt_interrupted' ELSE 'running_attempt' END AS attempt_state,
            coalesce((SELECT h.outcome = 'interrupted' FROM s.ff_attempt_history h WHERE h.execution_id = e.execution_id
              AND h.partition_key = e.partition_key AND h.attempt_index = e.attempt_index - 1), false) AS reclaimed,

@@ -3,10 +3,12 @@
  * read surface: SQL readers use `retry_policy.max_retries`.
  */
 import type { ExecutionPolicy, RetryPolicy } from '../../../contract/policy.ts';
+import type { Redaction } from '../../../contract/redaction.ts';
 import { choice, list, refusedAs, string, whole } from '../../../contract/shape/kinds.ts';
 import { duration, msOf, type Duration } from '../../../contract/shape/duration.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { shape, type Kind } from '../../../contract/shape/shape.ts';
+import { redactionKind } from '../../../model/redaction.ts';
 import { backoffKind, storedBackoff } from '../../../model/backoff.ts';
 import type { StoredRetryPolicy } from '../../../model/retry.ts';
 
@@ -23,6 +25,7 @@ interface StoredPolicy {
   events?: 'all';
   /** Of a child that does not end with its parent. */
   detached?: true;
+  redact?: Redaction;
 }
 
 const limit = duration(LIMITS.delayMs, 1);
@@ -43,6 +46,7 @@ export const executionPolicy: Kind<ExecutionPolicy> = refusedAs(
     dedupWindow: limit.optional(),
     retention: duration(LIMITS.delayMs).optional(),
     events: choice(['all'] as const).optional(),
+    redact: redactionKind.optional(),
   }),
 );
 
@@ -69,6 +73,7 @@ function storedPolicy(policy: ExecutionPolicy): StoredPolicy {
     dedup_window_ms: optionalMs(policy.dedupWindow),
     retention_ms: optionalMs(policy.retention),
     events: policy.events,
+    redact: policy.redact,
   });
 }
 
