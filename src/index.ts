@@ -44,6 +44,7 @@ export type {
   Logger,
   OutputStream,
   PayloadSchema,
+  PublishedTopic,
   SatisfiedWait,
   SpawnOptions,
   StepFunction,
@@ -54,6 +55,8 @@ export type {
   SummaryWriter,
   TaskContext,
   TaskLogger,
+  TopicOptions,
+  TopicResult,
   TransactionFunction,
   TransactionOptions,
   WaitForOptions,
@@ -124,10 +127,12 @@ export type {
   Lanes,
   SigningKeys,
   Streams,
+  Topics,
   Upkeep,
   Waitpoints,
   Workers,
 } from './contract/connection.ts';
+export type { PublishOptions, PublishResult } from './contract/topics.ts';
 export type { ExecutionId } from './contract/ids.ts';
 export type {
   AttemptSnapshot,

@@ -65,13 +65,14 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   }
   const runner = reconcile === 'off' ? undefined : startUpkeep(context);
   const activeSpan = () => telemetry?.activeSpan();
-  const { close, signals, worker, upkeep, ...others } = engine;
+  const { close, signals, topics, worker, upkeep, ...others } = engine;
   const groups = guardedGroups(others);
   const connection: Connection = {
     ...guarded({
       ...createTaskClient(groups, activeSpan),
       ...createFlowClient(groups, activeSpan),
       signal: signals.deliver,
+      publish: topics.publish,
       cancel: groups.executions.cancel,
       close,
     }),

@@ -69,7 +69,7 @@ async function closeContext(context: EngineContext, batches: readonly Settling[]
   context.streams.close();
   await context.feed.close();
   await Promise.all(batches.map((batch) => batch.settled()));
-  await context.flowWork.close();
+  await Promise.all([context.flowWork.close(), context.topicWork.close()]);
   await context.doorbell.close();
   await Promise.all([context.transactions.close(), context.handlings.close()]);
   await context.database.close();

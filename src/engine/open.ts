@@ -34,6 +34,7 @@ import { createOrders } from './steps/end-order.ts';
 import { createSteps } from './steps/steps.ts';
 import { Deliveries } from './signals/deliveries.ts';
 import { createAppends } from './streams/append.ts';
+import { tellTopics } from './topics/telling.ts';
 import { StreamHub } from './streams/hub.ts';
 import { DatabaseStreams } from './streams/source.ts';
 import { loadTelemetry, type Telemetry } from '../telemetry/operations.ts';
@@ -125,6 +126,7 @@ export async function openEngine(
     feed: new DatabaseFeed(database, (watcher) => doorbell.watchFeed(watcher)),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
     flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
+    topicWork: new FlowWork((signal) => tellTopics(context, signal)),
     routes: new RouteCache(database),
     signing: new Signing(secretsOf(options.signingSecret), database.schema),
     demands: new Map(),

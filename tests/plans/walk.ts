@@ -15,6 +15,7 @@ import { recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
 import { walkFollowed } from './followed.ts';
 import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
+import { walkPublished } from './published.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { walkAlone } from './alone.ts';
 import { walkRouted } from './routed.ts';
@@ -153,6 +154,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
   await walkOperated(database, client, each);
   await walkTold(database, client);
+  await walkPublished(database, each);
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);

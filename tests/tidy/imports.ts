@@ -23,7 +23,7 @@ const ANYTHING = 'anything';
  */
 const UNDER = ['engine/kit', 'engine/database', 'model', 'contract'];
 const CAPABILITY = ['engine/executions', ...UNDER];
-const CAPABILITIES = ['steps', 'signals', 'streams', 'flows', 'feed', 'operator'].map(
+const CAPABILITIES = ['steps', 'signals', 'streams', 'flows', 'topics', 'feed', 'operator'].map(
   (name) => `engine/${name}`,
 );
 
@@ -39,6 +39,7 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   'engine/signals': CAPABILITY,
   'engine/streams': CAPABILITY,
   'engine/flows': CAPABILITY,
+  'engine/topics': CAPABILITY,
   'engine/feed': UNDER,
   'engine/operator': [...CAPABILITY, 'model/gates'],
   'engine/upkeep': [...CAPABILITY, ...CAPABILITIES],

@@ -34,6 +34,7 @@ END $$;
 --   1  it has limits of time, and so it may have timers of them
 -- and what is not of the policy:
 --   2  it was submitted with a key
+--  64  it has waited for topics, and may do so now
 CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
   RETURN CASE WHEN p_policy -> 'timeout_policy' ?| '{execution_deadline_ms,attempt_timeout_ms}' THEN 1 ELSE 0 END;

@@ -30,6 +30,8 @@ export interface EngineContext {
   streams: StreamHub;
   /** Work for flows that finished members have left behind. */
   flowWork: FlowWork;
+  /** The same for what was published and not told yet. */
+  topicWork: FlowWork;
   routes: RouteCache;
   /** The secrets tokens are signed with. */
   signing: Signing;

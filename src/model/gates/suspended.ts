@@ -4,6 +4,7 @@
  */
 import type { Json } from '../../contract/json.ts';
 import type { CountCondition, CountedBy, TimeoutBehaviour, WaitCondition } from '../../contract/signals.ts';
+import type { TopicCondition } from '../../contract/topics.ts';
 import type { BlockingReason } from '../../contract/states.ts';
 import { leavesOf } from '../conditions.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
@@ -50,12 +51,13 @@ export function nextTimeMs({ wakeInMs, waits }: SuspensionFacts): number | null 
 }
 
 export function tellSuspension(reason: BlockingReason, suspension: SuspensionFacts | null): string {
-  const awaited = `waiting for ${AWAITED[reason] ?? 'a signal'}`;
+  const isForTopics = suspension?.waits.every(({ condition }) => condition.kind === 'topic') ?? false;
+  const awaited = `waiting for ${isForTopics ? 'a topic' : (AWAITED[reason] ?? 'a signal')}`;
   if (suspension === null) return `It is suspended, ${awaited}; ${SHOWN}.`;
   const { suspendedAgoMs, wakeInMs, waits } = suspension;
   const told = firstOf(waits.map(waitText), '; ');
   const woken = wakeInMs === null ? '' : `; in any case it resumes ${inTime(wakeInMs)}`;
-  return `Suspended for ${shortDuration(suspendedAgoMs)}, ${awaited}: ${told}${woken}; ${SHOWN}.`;
+  return `Suspended for ${shortDuration(suspendedAgoMs)}, ${awaited}: ${told}${woken}${isForTopics ? '' : `; ${SHOWN}`}.`;
 }
 
 /** The same for programs. */
@@ -73,7 +75,7 @@ function waitFacts({ name, key, timeoutInMs, onTimeout, condition, counts }: Ope
 }
 
 function jsonOf(condition: WaitCondition): Json {
-  if (condition.kind === 'message') return { ...condition };
+  if (condition.kind === 'message' || condition.kind === 'topic') return { ...condition };
   if (condition.kind !== 'count') return { kind: condition.kind, of: condition.of.map(jsonOf) };
   return { ...condition, waitpoints: [...condition.waitpoints] };
 }
@@ -82,11 +84,12 @@ function waitText({ name, key, timeoutInMs, onTimeout, condition, counts }: Open
   const which = key === '' ? quoted(name) : `${quoted(name)} (${quoted(key)})`;
   const end =
     timeoutInMs === null ? '' : ` (times out ${inTime(timeoutInMs)}, then ${ON_TIMEOUT[onTimeout]})`;
+  if (condition.kind === 'topic') return `${quoted(condition.topic)}${end}`;
   return `${which} ${conditionText(condition, counts)}${end}`;
 }
 
 /** Conditions that are nested deeper are only counted. */
-function conditionText(condition: WaitCondition, counts: readonly number[]): string {
+function conditionText(condition: Exclude<WaitCondition, TopicCondition>, counts: readonly number[]): string {
   if (condition.kind === 'message') return `needs a message in ${quoted(condition.mailbox)}`;
   if (condition.kind === 'count') return `has ${leafText(condition, counts[0])}`;
   const left = [...counts];

@@ -26,6 +26,7 @@ import type {
   StepFunction,
   StepOptions,
   TaskContext,
+  TopicOptions,
   TransactionFunction,
   TransactionOptions,
   WaitForOptions,
@@ -53,6 +54,7 @@ const ASYNC_METHODS = [
   'sleepUntil',
   'waitFor',
   'createWaitpoint',
+  'topic',
   'spawn',
   'all',
 ] as const;
@@ -234,6 +236,13 @@ export class HandlerContext implements TaskContext {
     run.arguments.nameOf('createWaitpoint', name, waitpointName);
     const options = run.arguments.optionsOf('createWaitpoint', name, rest);
     return run.signals.createWaitpoint(name, options);
+  }
+
+  /** Only the overloads of TaskContext can tell, by the options, whether the wait may time out. */
+  async topic(name: string, options: TopicOptions<unknown> = {}): Promise<never> {
+    const { arguments: given, topics } = this.#run;
+    const plan = given.checked(`topic(${JSON.stringify(name)})`, () => topics.plan(name, options));
+    return topics.wait(plan, name, options) as Promise<never>;
   }
 
   async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(

@@ -17,6 +17,7 @@ import type { HeldLease } from '../loop/lease-watch.ts';
 import { ProgressReports } from './progress.ts';
 import { currentTry } from './run-step.ts';
 import { Signals } from './wait-for.ts';
+import { Topics } from './topics.ts';
 import { StepBook } from './step-book.ts';
 import { contractStreams, outputStream, type StreamRun } from './stream.ts';
 import { StreamWriter } from './stream-writer.ts';
@@ -33,6 +34,7 @@ export class Run {
   #madeWaits: Waits | undefined;
   #madeChildren: Children | undefined;
   #madeSignals: Signals | undefined;
+  #madeTopics: Topics | undefined;
   #madeHandOver: HandOver | undefined;
   readonly #log: Logger;
   #factLog: TaskLogger | undefined;
@@ -78,6 +80,10 @@ export class Run {
   get signals(): Signals {
     const parts = [this.port, this.lease, this.book, this.waits, this.handOver] as const;
     return (this.#madeSignals ??= new Signals(...parts));
+  }
+
+  get topics(): Topics {
+    return (this.#madeTopics ??= new Topics(this.lease, this.book, this.waits, this.handOver));
   }
 
   get handOver(): HandOver {
