@@ -25,7 +25,8 @@ const FORGOTTEN = 500;
 /** Tells what was published until nothing is left, or only executions that others have locked. Returns how many it told. */
 export async function tellTopics(context: EngineContext, signal?: AbortSignal): Promise<number> {
   let told = 0;
-  for (let round = 0; round < ROUNDS && signal?.aborted !== true; round += 1) {
+  for (let round = 0; round < ROUNDS; round += 1) {
+    if (signal?.aborted === true) break;
     const untold = await listUntold(context.database, PUBLISHED);
     let finished = 0;
     for (const published of firstOfEach(untold)) {
@@ -78,7 +79,8 @@ async function tellPass(
   signal: AbortSignal | undefined,
 ): Promise<{ found: number; told: number }> {
   let [after, found, told] = [0, 0, 0];
-  while (signal?.aborted !== true) {
+  for (;;) {
+    if (signal?.aborted === true) break;
     const waiting = await listWaiting(context.database, published, after, LIMITS.topicTold);
     if (waiting.length === 0) break;
     found += waiting.length;

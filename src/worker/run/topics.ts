@@ -10,9 +10,9 @@ import { parseWith } from '../../contract/shape/schema.ts';
 import type { WaitEnd } from '../../contract/signals.ts';
 import type { TopicOptions, TopicResult } from '../../define/task-context.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
-import { stepOutcomeId, type HandOver } from './hand-over.ts';
+import type { HandOver } from './hand-over.ts';
 import type { StepBook } from './step-book.ts';
-import type { SignalWait } from './wait-for.ts';
+import { awaitEnd, type SignalWait } from './wait-for.ts';
 import type { Waits } from './waits.ts';
 
 const topicOptions = shape<TopicOptions<unknown>>({ timeout: parsed.optional(), schema: parsed.optional() });
@@ -53,20 +53,9 @@ export class Topics {
     };
   }
 
-  async wait<Data>(plan: SignalWait, topic: string, options: TopicOptions<Data>): Promise<TopicResult<Data>> {
-    const { name, key } = plan.request;
-    this.#book.take('wait', name, key);
-    const askedAt = performance.now();
-    return this.#handOver.take(stepOutcomeId(name, key), async (asked) => {
-      const past = await this.#waits.busyWith(async () => {
-        const stored = await this.#book.find('wait', name, key);
-        if (stored?.end === undefined || stored.end === null) await asked.begin();
-        else asked.endedAtMs = stored.end.endedAtMs;
-        return stored?.end ?? null;
-      });
-      const end = past ?? (await this.#waits.signals(plan, askedAt));
-      return this.#waits.busyWith(() => resultOf(end, topic, options));
-    });
+  wait<Data>(plan: SignalWait, topic: string, options: TopicOptions<Data>): Promise<TopicResult<Data>> {
+    const parts = { book: this.#book, waits: this.#waits, handOver: this.#handOver };
+    return awaitEnd(parts, plan, (end) => resultOf(end, topic, options));
   }
 }
 

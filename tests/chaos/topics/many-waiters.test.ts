@@ -10,6 +10,7 @@ import { LIMITS } from '../../../src/contract/limits.ts';
 import { newKind, useBench } from '../../conformance/open.ts';
 import { picks } from '../../setup/chance.ts';
 import { plainDatabase } from '../../setup/database.ts';
+import { patiently } from '../../setup/patience.ts';
 
 const WAITERS = Number(process.env['FLOWFABRIC_TEST_WAITERS'] ?? 2_000);
 const SEED = Number(process.env['FLOWFABRIC_TEST_SEED'] ?? 20_261);
@@ -18,7 +19,7 @@ const RESULT = process.env['FLOWFABRIC_SOAK_RESULT'];
 const BATCH = 1_000;
 const AT_ONCE = 16;
 const LEASE_MS = 3_600_000;
-const PATIENCE = { timeout: 1_800_000, interval: 100 };
+const PATIENCE = { timeout: patiently(900_000), interval: 100 };
 const TOPIC = 'prices.changed';
 
 // Without the assertions, which check every row that changes.
