@@ -48,6 +48,7 @@ export type {
   ParentOutcome,
   ParentScope,
   PayloadSchema,
+  PublishedTopic,
   SatisfiedWait,
   SpawnOptions,
   StepFunction,
@@ -58,6 +59,8 @@ export type {
   SummaryWriter,
   TaskContext,
   TaskLogger,
+  TopicOptions,
+  TopicResult,
   TransactionFunction,
   TransactionOptions,
   WaitForOptions,
@@ -131,10 +134,12 @@ export type {
   Lanes,
   SigningKeys,
   Streams,
+  Topics,
   Upkeep,
   Waitpoints,
   Workers,
 } from './contract/connection.ts';
+export type { PublishOptions, PublishResult } from './contract/topics.ts';
 export type { ExecutionId } from './contract/ids.ts';
 export type {
   AttemptSnapshot,

@@ -180,6 +180,24 @@ export interface SatisfiedWait<Payload = Json> {
 export type WaitResult<Payload = Json> =
   SatisfiedWait<Payload> | { outcome: 'timed_out'; payload: undefined; signals: Signal<Payload>[] };
 
+/** Options of a wait for a topic. */
+export interface TopicOptions<Data = Json> {
+  /** How long to wait, counted from the first call. Then the outcome is `timed_out`. Default: for ever. */
+  timeout?: Duration;
+  /** Parses what was published for the handler; what it refuses fails the attempt. */
+  schema?: Schema<unknown, Data>;
+}
+
+/** What was published to a topic. */
+export interface PublishedTopic<Data = Json> {
+  outcome: 'published';
+  data: Data;
+  publishedAtMs: number;
+}
+
+/** The outcome of a wait for a topic that may time out. */
+export type TopicResult<Data = Json> = PublishedTopic<Data> | { outcome: 'timed_out'; data: undefined };
+
 /** Options of a wait whose timeout the handler never sees. */
 type DecidedWait<Options> = Options & { onTimeout?: Exclude<TimeoutBehaviour, 'resume'> };
 /** Options of a wait whose schema parses payloads for the handler. */
@@ -384,6 +402,16 @@ export interface TaskContext<In = unknown> {
     name: string,
     options?: WaitpointOptions<Payload>,
   ): Promise<Waitpoint<Payload>>;
+  /**
+   * Waits for what is published to a topic of the execution's namespace (`connection.publish`): the latest that is kept,
+   * if the execution has not received it yet, otherwise the next one. Calling it again waits for a newer one. A long wait
+   * frees the worker.
+   */
+  topic<Data = Json>(
+    name: string,
+    options?: TopicOptions<Data> & { timeout?: undefined },
+  ): Promise<PublishedTopic<Data>>;
+  topic<Data = Json>(name: string, options: TopicOptions<Data>): Promise<TopicResult<Data>>;
   /**
    * Receives the next message of a mailbox, and frees the worker while there is none. Messages are kept from before the
    * first call and handed over in order, each once. With a `timeout` it returns `undefined` when none came.

@@ -10,6 +10,7 @@ import type {
   Lanes,
   SigningKeys,
   Streams,
+  Topics,
   Upkeep,
   Waitpoints,
   Workers,
@@ -56,6 +57,7 @@ import { suspend } from './signals/suspend.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './signals/waitpoints.ts';
 import { readOrder, type Orders } from './steps/end-order.ts';
 import { listSteps, readSteps, type Steps } from './steps/steps.ts';
+import { publish, suspendOnTopics } from './topics/topics.ts';
 import type { Appends } from './streams/append.ts';
 import {
   shownItem,
@@ -83,6 +85,7 @@ export interface Groups {
   workers: Workers;
   signingKeys: SigningKeys;
   upkeep: Omit<Upkeep, 'reports'>;
+  topics: Topics;
   signals: { deliver(request: SignalRequest): Promise<DeliverOutcome> };
   messages: MessageVerbs;
   worker: WorkerPort;
@@ -158,7 +161,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     recordOrder: (_, lease, order) => orders.record(lease, order),
     readOrder,
     pause: (_, lease, request) => steps.pause(lease, request),
-    suspend,
+    suspend: (context, lease, request) => suspendOnTopics(context, lease, request, suspend),
     createWaitpoint,
     reply,
     continueAs,
@@ -236,6 +239,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     workers: { list: listWorkers },
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },
+    topics: { publish },
     signals: { deliver: (context, request) => deliverSignal({ context, deliveries }, request) },
     messages: {
       send: (context, id, mailbox, payload, options = {}) =>

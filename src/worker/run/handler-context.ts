@@ -30,6 +30,7 @@ import type {
   StepFunction,
   StepOptions,
   TaskContext,
+  TopicOptions,
   TransactionFunction,
   TransactionOptions,
   WaitForOptions,
@@ -64,6 +65,7 @@ const ASYNC_METHODS = [
   'waitFor',
   'createWaitpoint',
   'receive',
+  'topic',
   'spawn',
   'all',
   'allSettled',
@@ -282,6 +284,13 @@ export class HandlerContext implements TaskContext {
 
   continueAs(input: unknown): never {
     return (this.#continuation = new Continuation(input)) as never;
+  }
+
+  /** Only the overloads of TaskContext can tell, by the options, whether the wait may time out. */
+  async topic(name: string, options: TopicOptions<unknown> = {}): Promise<never> {
+    const { arguments: given, topics } = this.#run;
+    const plan = given.checked(`topic(${JSON.stringify(name)})`, () => topics.plan(name, options));
+    return topics.wait(plan, name, options) as Promise<never>;
   }
 
   async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(

@@ -20,6 +20,7 @@ import { ProgressReports } from './progress.ts';
 import { Rerun } from './rerun.ts';
 import { currentTry } from './run-step.ts';
 import { Signals } from './wait-for.ts';
+import { Topics } from './topics.ts';
 import { StepBook } from './step-book.ts';
 import { contractStreams, outputStream, type StreamRun } from './stream.ts';
 import { StreamWriter } from './stream-writer.ts';
@@ -37,6 +38,7 @@ export class Run {
   #madeChildren: Children | undefined;
   #madeSignals: Signals | undefined;
   #madeMessages: Messages | undefined;
+  #madeTopics: Topics | undefined;
   #madeHandOver: HandOver | undefined;
   readonly #log: Logger;
   #factLog: TaskLogger | undefined;
@@ -95,6 +97,10 @@ export class Run {
 
   get messages(): Messages {
     return (this.#madeMessages ??= new Messages(this));
+  }
+
+  get topics(): Topics {
+    return (this.#madeTopics ??= new Topics(this.lease, this.book, this.waits, this.handOver));
   }
 
   get handOver(): HandOver {
