@@ -70,7 +70,7 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   const groups = guardedGroups(others);
   const connection: Connection = {
     ...guarded({
-      ...createTaskClient(groups, activeSpan),
+      ...createTaskClient({ ...groups, messages: guarded(messages) }, activeSpan),
       ...createFlowClient(groups, activeSpan),
       signal: signals.deliver,
       ...createMessageClient(messages, activeSpan),

@@ -12,6 +12,7 @@ import type { SqlTransaction, Transactor } from '../contract/transactions.ts';
 import type { Duration } from '../contract/shape/duration.ts';
 import type { FlowExtension } from './flow-plan.ts';
 import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
+import type { SendOptions, SendOutcome } from '../contract/messages.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type {
   DeliverOutcome,
@@ -102,6 +103,8 @@ export interface Child<Out> {
   ): Promise<DescribedExecution<Part>>;
   /** Sends a signal to one of its waitpoints. Not recorded: with an `idempotencyKey` it is delivered once. */
   signal(waitpoint: string, note?: SignalNote): Promise<DeliverOutcome>;
+  /** Sends a message to one of its mailboxes. Not recorded: with an `id` it is sent once. */
+  send(mailbox: string, payload?: unknown, options?: Pick<SendOptions, 'id'>): Promise<SendOutcome>;
 }
 
 /** How children went, in their order. */

@@ -11,6 +11,9 @@ import { describe } from './describe.ts';
 import { cancel } from './executions/cancel.ts';
 import { readSnapshotOf } from './executions/reads.ts';
 import { leaseKey } from './kit/answers.ts';
+import { send } from './messages/messages.ts';
+import type { Sending } from './messages/sending.ts';
+import type { SendOptions, SendOutcome } from '../contract/messages.ts';
 import type { EngineContext } from './kit/context.ts';
 import { approve, type Delivering } from './signals/signals.ts';
 
@@ -50,4 +53,16 @@ export async function signalChild(
 ): Promise<DeliverOutcome> {
   await checkChild(delivering.context, lease, childId);
   return approve(delivering, childId, waitpoint, request);
+}
+
+export async function sendToChild(
+  sending: Sending,
+  lease: LeaseRef,
+  childId: string,
+  mailbox: string,
+  payload: unknown,
+  options: Pick<SendOptions, 'id'>,
+): Promise<SendOutcome> {
+  await checkChild(sending.context, lease, childId);
+  return send(sending, childId, mailbox, payload, options);
 }

@@ -20,7 +20,7 @@ import type { MessageVerbs } from '../contract/messages.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import { atOnce, frequent, lasting, type Operations } from './binding.ts';
-import { cancelChild, describeChild, signalChild } from './children.ts';
+import { cancelChild, describeChild, sendToChild, signalChild } from './children.ts';
 import { describe } from './describe.ts';
 import { cancel } from './executions/cancel.ts';
 import { claim } from './executions/claiming/claim.ts';
@@ -149,7 +149,7 @@ function flowOperations(defaultPolicy: DefaultPolicy): Operations<Groups>['flows
 }
 
 function workerOperations(parts: Parts): Operations<Groups>['worker'] {
-  const { endings, submits, steps, orders, appends, deliveries, defaultPolicy } = parts;
+  const { endings, submits, steps, orders, appends, deliveries, messages, defaultPolicy } = parts;
   return {
     claim: frequent(claim),
     renew: frequent(renew),
@@ -172,6 +172,8 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
       describeChild(context, lease, id, options) as Promise<never>,
     signalChild: (context, lease, id, waitpoint, request) =>
       signalChild({ context, deliveries }, lease, id, waitpoint, request),
+    sendToChild: (context, lease, id, mailbox, payload, options = {}) =>
+      sendToChild({ context, messages, defaultPolicy }, lease, id, mailbox, payload, options),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
     readWritten,
