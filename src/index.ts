@@ -39,14 +39,9 @@ export type {
   Child,
   ChildOutcomes,
   ChildResults,
-  ChunkSource,
-  ChunkWriter,
   FlowScope,
   Logger,
   MapOptions,
-  OutputStream,
-  ParentOutcome,
-  ParentScope,
   PayloadSchema,
   PublishedTopic,
   SatisfiedWait,
@@ -54,9 +49,6 @@ export type {
   StepFunction,
   StepOptions,
   StepScope,
-  StreamChunk,
-  StreamWriters,
-  SummaryWriter,
   TaskContext,
   TaskLogger,
   TopicOptions,
@@ -66,8 +58,18 @@ export type {
   WaitForOptions,
   WaitpointOptions,
   WaitResult,
-  WriteOptions,
 } from './define/task-context.ts';
+export type {
+  ChunkSource,
+  ChunkWriter,
+  OutputStream,
+  ParentOutcome,
+  ParentScope,
+  StreamChunk,
+  StreamWriters,
+  SummaryWriter,
+  WriteOptions,
+} from './define/output.ts';
 export type { Inbox, InboxOptions, Message, ReceiveOptions } from './define/messages.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.ts';
 export type { Duration, DurationParts } from './contract/shape/duration.ts';

@@ -13,7 +13,9 @@ import { readSnapshotOf } from './executions/reads.ts';
 import { leaseKey } from './kit/answers.ts';
 import { send } from './messages/messages.ts';
 import type { Sending } from './messages/sending.ts';
-import type { SendOptions, SendOutcome } from '../contract/messages.ts';
+import type { OutgoingMessage, SendOutcome } from '../contract/messages.ts';
+import { parsed } from '../contract/shape/kinds.ts';
+import { shape } from '../contract/shape/shape.ts';
 import type { EngineContext } from './kit/context.ts';
 import { approve, type Delivering } from './signals/signals.ts';
 
@@ -55,14 +57,19 @@ export async function signalChild(
   return approve(delivering, childId, waitpoint, request);
 }
 
+const outgoing = shape<OutgoingMessage>({
+  mailbox: parsed,
+  payload: parsed.optional(),
+  id: parsed.optional(),
+});
+
 export async function sendToChild(
   sending: Sending,
   lease: LeaseRef,
   childId: string,
-  mailbox: string,
-  payload: unknown,
-  options: Pick<SendOptions, 'id'>,
+  message: OutgoingMessage,
 ): Promise<SendOutcome> {
+  const { mailbox, payload, ...options } = outgoing.check(message, 'message');
   await checkChild(sending.context, lease, childId);
   return send(sending, childId, mailbox, payload, options);
 }

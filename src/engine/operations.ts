@@ -172,8 +172,8 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
       describeChild(context, lease, id, options) as Promise<never>,
     signalChild: (context, lease, id, waitpoint, request) =>
       signalChild({ context, deliveries }, lease, id, waitpoint, request),
-    sendToChild: (context, lease, id, mailbox, payload, options = {}) =>
-      sendToChild({ context, messages, defaultPolicy }, lease, id, mailbox, payload, options),
+    sendToChild: (context, lease, id, message) =>
+      sendToChild({ context, messages, defaultPolicy }, lease, id, message),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
     readWritten,

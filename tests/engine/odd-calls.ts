@@ -187,7 +187,7 @@ function workCalls({ lease, lost, ended }: Known): OddCall[] {
     ['worker.cancelChild', lease, ID, NOTE],
     ['worker.describeChild', lease, ID, { include: ['steps'] }],
     ['worker.signalChild', lease, ID, 'w', { by: 'me', name: 'n', payload: { a: 1 }, idempotencyKey: 'k' }],
-    ['worker.sendToChild', lease, ID, 'm', { a: 1 }, { id: 'i' }],
+    ['worker.sendToChild', lease, ID, { mailbox: 'm', payload: { a: 1 }, id: 'i' }],
     ['worker.reportProgress', lease, { percent: 5, message: 'm' }],
   ];
 }

@@ -5,7 +5,8 @@ import { describe, expect, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';
 import { handle } from '../../src/define/handlers.ts';
 import { task } from '../../src/define/task.ts';
-import { newKind, SOON, useCrew } from '../worker/crew.ts';
+import { workerPort } from '../../src/connect/port.ts';
+import { newKind, SOON, useCrew, uuidOf } from '../worker/crew.ts';
 
 const crew = useCrew();
 
@@ -93,6 +94,31 @@ describe('a message that may start its receiver', () => {
     const second = (await engine.byKey(key))!;
     expect(second.executionId).not.toBe(first.executionId);
     await expect.poll(async () => (await second.describe())?.state, SOON).toBe('suspended');
+  });
+
+  test('submits another when the one that the key names ends while the message waits for it', async () => {
+    const engine = await crew.connect();
+    const [kind, key] = [newKind(), newKind()];
+    const account = task<null>(kind);
+    const first = await engine.submit(account, null, { key });
+    const port = workerPort(engine);
+    const request = { workerId: 'w', workerInstanceId: 'w-1', kinds: [kind], limit: 1, leaseMs: 30_000 };
+    const { claims } = await port.claim(request);
+    const ending = await crew.database.connect();
+    await ending.query('BEGIN');
+    await ending.query(`SELECT FROM ff_complete(ARRAY[$1::uuid], ARRAY[$2::smallint], '{0}', '{1}', '{1}')`, [
+      uuidOf(first.executionId),
+      Number(/\d+/.exec(claims[0]!.executionId)![0]),
+    ]);
+    const sending = engine.send(key, 'in', 1, { start: { task: account, input: null } });
+    const waiting = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%ff_start_and_send%'
+      AND datname = current_database()`;
+    await expect.poll(async () => (await crew.database.query(waiting)).rowCount, SOON).toBe(1);
+    await ending.query('COMMIT');
+    const sent = await sending;
+    expect(sent).toMatchObject({ outcome: 'started' });
+    expect((await engine.byKey(key))!.executionId).not.toBe(first.executionId);
+    expect(await first.result()).toBe(1);
   });
 
   test('with an id is sent once, also when the same call is made again', async () => {

@@ -73,7 +73,7 @@ export class Children {
       describe: (options) => during(() => port.describeChild(claim, id, options)),
       signal: (waitpoint, note = {}) => during(() => port.signalChild(claim, id, waitpoint, { by, ...note })),
       send: (mailbox, payload, options = {}) =>
-        during(() => port.sendToChild(claim, id, mailbox, payload, options)),
+        during(() => port.sendToChild(claim, id, { ...options, mailbox, payload })),
     };
   }
 

@@ -24,8 +24,6 @@ import type {
   Logger,
   MapOptions,
   TaskLogger,
-  OutputStream,
-  ParentScope,
   SpawnOptions,
   StepFunction,
   StepOptions,
@@ -36,6 +34,7 @@ import type {
   WaitForOptions,
   WaitpointOptions,
 } from '../../define/task-context.ts';
+import type { OutputStream, ParentScope } from '../../define/output.ts';
 import { mailboxName, stepName, waitpointName, type Keyed } from './call-arguments.ts';
 import { Continuation } from './continuation.ts';
 import { mapItems } from './map.ts';
