@@ -288,10 +288,9 @@ describe('without the lock of the execution', () => {
     await plain.query(await readFile(CLOCK_FILE, 'utf8'));
     for (const text of NAIVE_MESSAGES) await plain.query(text);
     const naive = arenaOn(plain, { send: 'naive_send_unlocked' });
-    // Which the variant could not set without waiting for the lock.
     const known: Given = async (at) => {
       const scene = await leased(1)(at);
-      await at.through('UPDATE ff_execution SET traits = 32 WHERE execution_id = $1', [scene.ids[0]]);
+      await at.through('SELECT naive_expect_messages($1)', [scene.ids[0]]);
       return scene;
     };
     const failure: unknown = await receiveAndSend(() => naive, known).catch((error: unknown) => error);
