@@ -28,10 +28,4 @@ BEGIN
   RETURN QUERY SELECT 'sent';
 END $$`;
 
-/** What the variant above could not write without waiting for the lock. */
-const EXPECT_MESSAGES = `
-CREATE FUNCTION naive_expect_messages(p_id uuid) RETURNS void LANGUAGE sql SET search_path FROM CURRENT AS $$
-  UPDATE ff_execution SET traits = traits | 32 WHERE execution_id = p_id
-$$`;
-
-export const NAIVE_MESSAGES = [SEND_UNLOCKED, EXPECT_MESSAGES];
+export const NAIVE_MESSAGES = [SEND_UNLOCKED];
