@@ -992,6 +992,7 @@ CREATE TABLE ff_stream_summary (
   attempt_index integer NOT NULL,
   version integer NOT NULL,
   kept_version integer DEFAULT 0 NOT NULL,
+  refold_from integer,
   partition_key smallint NOT NULL,
   patch_kind text DEFAULT 'json-merge-patch'::text NOT NULL,
   document_json jsonb NOT NULL,
@@ -1392,7 +1393,7 @@ CREATE TABLE ff_worker (
 -- function ff_carry_documents(p_ids uuid[], p_again boolean, p_now bigint)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 6f1e6368ea395de86f91afecc993bf5d
+--   md5 6d4a1fd900f6a01b9de312b52e59cb47
 
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
@@ -1682,7 +1683,7 @@ CREATE TABLE ff_worker (
 -- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 aba8b6527fbcf49f9f0d961cc83d4a7b
+--   md5 f1826ef66eb477f743b8b58423c899cb
 
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
@@ -1854,10 +1855,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ac98c76df1b87d2c6e1eb82f8bf71f6c
 
--- function ff_keep_patches(p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer)
+-- function ff_keep_patches(p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer, OUT p_count integer)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f8ed0319f488cad6a6d62760f61fb725
+--   md5 4210b1b35d42528de6c0d8d4b8f0ba55
 
 -- function ff_keeps_key(p_row ff_locked)
 --   returns boolean
@@ -2147,7 +2148,7 @@ CREATE TABLE ff_worker (
 -- function ff_record_for_parent(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_name text, p_key text, p_value jsonb, p_duration integer, p_changes jsonb, p_max_document integer)
 --   returns TABLE(outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, parent_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4451d36563004b190549ac2fe6de4a48
+--   md5 58f36826e67f0aacba7c0bb2cadb43a7
 
 -- function ff_record_orders(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -2163,6 +2164,16 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f5014cb4892cc134b18d47a0da34fa71
+
+-- function ff_refold(p_summary ff_stream_summary, p_most integer)
+--   returns ff_stream_summary
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 9286da831c6179c350a559f6666d3ceb
+
+-- function ff_refold_stored(p_id uuid, p_attempt integer, p_most integer)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 71e9d977d4a38fd150ce0b1579d68fba
 
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
