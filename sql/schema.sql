@@ -1545,6 +1545,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 5a4c5082ce019eb24a1dd619737659f5
 
+-- function ff_descendants(p_root uuid, p_after uuid, p_limit bigint)
+--   returns TABLE(place bigint, execution_id uuid)
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 387b84004a46b6de81459f5498c0ca54
+
 -- function ff_downstreams(p_ids uuid[], p_limit integer)
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
