@@ -145,13 +145,13 @@ function transitionTable() {
 function counterTable() {
   const step = (amount) => (amount === 0 ? '–' : `${typeof amount === 'string' ? '' : '+'}${amount}`);
   const rows = transitions
-    .map(([name, { epochStep, attemptStep, retryStep, reclaimStep, replayStep }]) => ({
+    .map(([name, { epochStep, attemptStep, retryStep, reclaimStep, replayStep, runStep }]) => ({
       name,
-      // A replay resets retries and reclaims.
+      // A replay resets retries and reclaims, and so does the next run.
       steps: [
         epochStep,
         attemptStep,
-        ...(replayStep === 0 ? [retryStep, reclaimStep] : ['from 0', 'from 0']),
+        ...(replayStep + runStep === 0 ? [retryStep, reclaimStep] : ['from 0', 'from 0']),
         replayStep,
       ],
     }))

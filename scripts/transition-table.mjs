@@ -33,6 +33,7 @@ function rowOf([name, transition]) {
     retry_step: transition.retryStep,
     reclaim_step: transition.reclaimStep,
     replay_step: transition.replayStep,
+    run_step: transition.runStep,
   };
 }
 

@@ -33,7 +33,7 @@ CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep', 'wait');
 
 CREATE TYPE ff_terminal_outcome AS ENUM ('none', 'success', 'failed', 'cancelled', 'expired', 'skipped');
 
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint', 'family');
 
 CREATE TYPE ff_claimable AS (
   ids uuid[],
@@ -46,13 +46,20 @@ CREATE TYPE ff_claimable AS (
   epochs bigint[],
   retries integer[],
   createds bigint[],
-  generations smallint[],
+  generations integer[],
   states ff_attempt_state[],
   limits bigint[],
   flows uuid[],
   redacted boolean[],
   tags jsonb[],
   payloads jsonb[]
+);
+
+CREATE TYPE ff_keyed AS (
+  outcome text,
+  holder uuid,
+  replaced uuid,
+  worker_instance_id text
 );
 
 CREATE TYPE ff_locked AS (
@@ -131,6 +138,7 @@ CREATE TABLE ff_attempt_history (
   outcome ff_attempt_outcome,
   terminal_outcome ff_terminal_outcome,
   partition_key smallint NOT NULL,
+  renewals smallint,
   namespace text,
   worker_id text,
   worker_instance_id text,
@@ -141,6 +149,7 @@ CREATE TABLE ff_attempt_history (
   given_up bigint[],
   result jsonb,
   failure_detail jsonb,
+  leases jsonb,
   CONSTRAINT ff_attempt_history_pkey PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
 CREATE INDEX ff_ended ON ff_attempt_history USING btree (namespace, terminal_outcome, ended_at_ms) WHERE ((terminal_outcome IS NOT NULL) AND (retain_ms IS NULL) AND (look_again_at_ms IS NULL));
@@ -548,12 +557,15 @@ CREATE TABLE ff_execution (
   attempt_limit_ms bigint,
   retain_ms bigint,
   lease_epoch bigint DEFAULT 0 NOT NULL,
+  attempt_started_at_ms bigint,
   claim_no bigint,
   lease_expires_at_ms bigint,
-  attempt_started_at_ms bigint,
+  renewals smallint DEFAULT 0 NOT NULL,
+  partition_key smallint NOT NULL,
   attempt_index integer DEFAULT 0 NOT NULL,
   retry_count integer DEFAULT 0 NOT NULL,
   reclaim_count integer DEFAULT 0 NOT NULL,
+  generation integer DEFAULT 0 NOT NULL,
   route_id integer NOT NULL,
   priority integer NOT NULL,
   lifecycle_phase ff_lifecycle_phase NOT NULL,
@@ -562,11 +574,10 @@ CREATE TABLE ff_execution (
   blocking_reason ff_blocking_reason NOT NULL,
   terminal_outcome ff_terminal_outcome NOT NULL,
   attempt_state ff_attempt_state NOT NULL,
-  partition_key smallint NOT NULL,
   replay_count smallint DEFAULT 0 NOT NULL,
   traits smallint DEFAULT 0 NOT NULL,
-  generation smallint DEFAULT 0 NOT NULL,
   parent_id uuid,
+  spawn_place bigint,
   attempt_paused boolean DEFAULT false NOT NULL,
   flow_id uuid,
   policy_id integer,
@@ -579,7 +590,16 @@ CREATE TABLE ff_execution (
   CONSTRAINT ff_execution_legal CHECK (ff_is_legal(lifecycle_phase, ownership_state, eligibility_state, blocking_reason, terminal_outcome, attempt_state))
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0.02, fillfactor=30);
 CREATE INDEX ff_execution_created ON ff_execution USING btree (created_at_ms);
-CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms) WHERE (parent_id IS NOT NULL);
+CREATE INDEX ff_execution_parent ON ff_execution USING btree (parent_id, created_at_ms, execution_id) WHERE (parent_id IS NOT NULL);
+
+CREATE TABLE ff_family_place (
+  timer_id bigint NOT NULL,
+  after_ms bigint NOT NULL,
+  after_id uuid NOT NULL,
+  missed boolean NOT NULL,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_family_place_pkey PRIMARY KEY (timer_id) INCLUDE (partition_key)
+);
 
 CREATE TABLE ff_flow (
   flow_id uuid NOT NULL,
@@ -655,9 +675,14 @@ CREATE TABLE ff_frame (
   step_key text,
   step_try integer,
   payload bytea NOT NULL,
+  child_id uuid,
+  supersedes text,
+  after_steps jsonb,
+  applied bytea,
   CONSTRAINT ff_frame_pkey PRIMARY KEY (execution_id, attempt_index, ts_ms, seq) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_insert_scale_factor=0.1);
 CREATE INDEX ff_frame_live ON ff_frame USING btree (execution_id, attempt_index, seq) WHERE (mode = 'best_effort'::ff_frame_mode);
+CREATE INDEX ff_frame_patch ON ff_frame USING btree (execution_id, attempt_index, seq) WHERE (mode = 'summary'::ff_frame_mode);
 
 CREATE TABLE ff_function_set (
   only_row boolean DEFAULT true NOT NULL,
@@ -665,6 +690,15 @@ CREATE TABLE ff_function_set (
   checksum text NOT NULL,
   CONSTRAINT ff_function_set_pkey PRIMARY KEY (only_row),
   CONSTRAINT ff_function_set_only_row_check CHECK (only_row)
+);
+
+CREATE TABLE ff_generation (
+  execution_id uuid NOT NULL,
+  since_ms bigint NOT NULL,
+  kept_steps integer NOT NULL,
+  generation integer NOT NULL,
+  partition_key smallint NOT NULL,
+  CONSTRAINT ff_generation_pkey PRIMARY KEY (execution_id, generation) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_grant (
@@ -690,6 +724,15 @@ CREATE TABLE ff_idempotency (
   CONSTRAINT ff_idempotency_pkey PRIMARY KEY (namespace, key, partition_key)
 ) WITH (fillfactor=90);
 CREATE INDEX ff_idempotency_expired ON ff_idempotency USING btree (expires_at_ms);
+
+CREATE TABLE ff_key (
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace text NOT NULL,
+  key text NOT NULL,
+  CONSTRAINT ff_key_pkey PRIMARY KEY (namespace, key, partition_key)
+) WITH (fillfactor=90);
+CREATE UNIQUE INDEX ff_key_execution ON ff_key USING btree (execution_id) INCLUDE (partition_key);
 
 CREATE TABLE ff_lane (
   lane text NOT NULL,
@@ -738,7 +781,6 @@ CREATE TABLE ff_message (
   wants_reply boolean NOT NULL,
   mailbox text NOT NULL,
   message_id text NOT NULL,
-  step_key text,
   payload jsonb,
   reply jsonb,
   CONSTRAINT ff_message_pkey PRIMARY KEY (execution_id, message_id) INCLUDE (partition_key)
@@ -753,6 +795,13 @@ CREATE TABLE ff_migration (
   breaking boolean NOT NULL,
   applied_at_ms bigint NOT NULL,
   CONSTRAINT ff_migration_pkey PRIMARY KEY (version)
+);
+
+CREATE TABLE ff_payload (
+  execution_id uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  payload jsonb NOT NULL,
+  CONSTRAINT ff_payload_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_pending_cancel_groups (
@@ -809,6 +858,20 @@ CREATE TABLE ff_route (
   usable_until_ms bigint DEFAULT (ff_now_ms() + 86400000) NOT NULL,
   CONSTRAINT ff_route_pkey PRIMARY KEY (route_id),
   CONSTRAINT ff_route_lane_kind_capabilities_key UNIQUE (lane, kind, capabilities)
+);
+
+CREATE TABLE ff_run (
+  execution_id uuid NOT NULL,
+  run bigint NOT NULL,
+  began_at_ms bigint NOT NULL,
+  ended_at_ms bigint NOT NULL,
+  last_attempt integer NOT NULL,
+  attempts integer NOT NULL,
+  steps integer NOT NULL,
+  messages integer NOT NULL,
+  partition_key smallint NOT NULL,
+  is_cleared boolean NOT NULL,
+  CONSTRAINT ff_run_pkey PRIMARY KEY (execution_id, run) INCLUDE (partition_key)
 );
 
 CREATE TABLE ff_sequencer (
@@ -910,11 +973,14 @@ CREATE TABLE ff_stream_summary (
   execution_id uuid NOT NULL,
   first_applied_ms bigint NOT NULL,
   last_updated_ms bigint NOT NULL,
+  kept_seq bigint DEFAULT 0 NOT NULL,
   attempt_index integer NOT NULL,
   version integer NOT NULL,
+  kept_version integer DEFAULT 0 NOT NULL,
   partition_key smallint NOT NULL,
   patch_kind text DEFAULT 'json-merge-patch'::text NOT NULL,
   document_json jsonb NOT NULL,
+  kept_json jsonb,
   CONSTRAINT ff_stream_summary_pkey PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key)
 ) WITH (fillfactor=50);
 
@@ -972,6 +1038,7 @@ CREATE TABLE ff_transition (
   retry_step smallint NOT NULL,
   reclaim_step smallint NOT NULL,
   replay_step smallint NOT NULL,
+  run_step smallint NOT NULL,
   CONSTRAINT ff_transition_pkey PRIMARY KEY (transition)
 );
 
@@ -1180,7 +1247,7 @@ CREATE TABLE ff_worker (
 -- function ff_adopt_members(p_flow uuid, p_partition smallint, p_revision bigint, p_ids uuid[], p_names text[])
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 119a56f216aba3906cf137b572552af8
+--   md5 1247b81e59ecb5a2eeaeed484225dfa3
 
 -- function ff_advance(p_ended uuid[], p_locked uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
@@ -1197,15 +1264,20 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 af047cad6c38bb0255ddcfd572bdc3f4
 
+-- function ff_also_leased(p_before jsonb, p_last jsonb)
+--   returns jsonb
+--   plpgsql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 6e205f8ed8ecd65bab036b8cc87b88d0
+
 -- function ff_append_frame(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_encoding ff_frame_encoding, p_type text, p_correlation text, p_step_name text, p_step_key text, p_step_try integer, p_payload bytea, p_patience_ms integer, p_channel text, p_notification text)
 --   returns text
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 4b84bed7a3c662719eb7f66fe369e666
 
--- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL::integer, OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint)
+-- function ff_append_frames(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL::integer, p_supersedes text[] DEFAULT NULL::text[], p_after_steps jsonb[] DEFAULT NULL::jsonb[], p_applied bytea[] DEFAULT NULL::bytea[], OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint, OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 66fa03ce15d624e4d5dca0418b6ca113
+--   md5 da755de807588c157e2c241c2f8018f5
 
 -- function ff_append_streams(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_append_ids uuid[], p_counts integer[], p_lives integer[], p_bytes bigint[], p_of integer[], p_places integer[], p_patches integer[], p_modes ff_frame_mode[], p_encodings ff_frame_encoding[], p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_offsets integer[], p_sizes integer[], p_payload bytea, p_ttl_ms bigint, p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer)
 --   returns text
@@ -1227,6 +1299,11 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 23a780da3ff8b162387f5bb8e3343648
 
+-- function ff_begin_generations(p_ids uuid[], p_step text, p_key text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 b6e94ef9dc66fda9cbc63803af201add
+
 -- function ff_begin_waits(p_row ff_locked, p_waits jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1237,15 +1314,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 8f798cbdd9adf3ceae7eb5d1e2c9c2e0
 
--- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[])
+-- function ff_cancel(p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL::bigint[], p_category text DEFAULT 'cancelled'::text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c862920efefecdc7866a61f97a557074
+--   md5 02fa5707af361e5640447687de7b27ce
 
 -- function ff_cancel_flow(p_flow uuid, p_partition smallint, p_policy text, p_reason text, p_actor text)
 --   returns TABLE(outcome text, flow_outcome text, policy text, was_open boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 08ccd32d95514d3e69bc78c69c5c8171
+
+-- function ff_cancel_locked(p_rows ff_locked[], p_reason text, p_actor text, p_category text DEFAULT 'cancelled'::text)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 67668158d916dfe7c0d990f656d7947e
 
 -- function ff_cancel_members(p_flow uuid, p_limit integer)
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text)
@@ -1262,10 +1344,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 4c9506263cf608366d37111a1e3134ea
 
+-- function ff_carry_documents(p_ids uuid[], p_again boolean, p_now bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 6f1e6368ea395de86f91afecc993bf5d
+
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 06a4d7b1708ff2218da78eb98babacb0
+
+-- function ff_changes_as_patches(p_document jsonb, p_changes jsonb)
+--   returns jsonb[]
+--   plpgsql IMMUTABLE PARALLEL UNSAFE COST 100
+--   md5 78d6281b6ed32520270451ae78b896bb
 
 -- function ff_children_ended(p_parent uuid, p_children uuid[], p_needed integer)
 --   returns boolean
@@ -1280,12 +1372,32 @@ CREATE TABLE ff_worker (
 -- function ff_claim_one(p_route integer, p_rank integer, p_after bigint, p_worker_id text, p_worker_instance_id text, p_claim_id uuid, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0b1ef5c568e6ce0c646d6bd573c8b2f1
+--   md5 57b752d13a644711239369f3eefecd78
 
 -- function ff_claim_quotas(p_routes integer[], p_ranks integer[], p_afters bigint[], p_limit integer, p_tried bigint[])
 --   returns integer[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 3f7bb8e159bd9e7e55f5facea00bc940
+
+-- function ff_clear_attempts(p_id uuid, p_last integer, p_part integer)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0ab94f16b0dd7d3a196353330ae8e3c9
+
+-- function ff_clear_further(p_rows ff_locked[])
+--   returns SETOF uuid
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 8d3675c1390c379317d3cd22adf98eed
+
+-- function ff_clear_replayed(p_rows ff_locked[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 56e722c173b7c64474536c8e23b21d5b
+
+-- function ff_clear_run(p_id uuid, p_part integer)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 cdec30e6d49ea381d7821c0718d0cf0d
 
 -- function ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text)
 --   returns void
@@ -1307,10 +1419,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 68567a76398de98537efc298956e368b
 
+-- function ff_completion_details(t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[], p_traits smallint)
+--   returns jsonb[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 640e05fa63c1fd29bc272c6bc6e65010
+
 -- function ff_condition_met(p_condition jsonb, p_execution uuid, p_until integer DEFAULT 2147483647)
 --   returns boolean
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
 --   md5 54399d9de4afa6a39a4e7c42fd7d9ad9
+
+-- function ff_continue(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_input jsonb, p_keep integer, p_id_ms bigint, p_part integer)
+--   returns TABLE(outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 18c4f970d4547ac30694cf296dddec90
 
 -- function ff_count_edges(p_downs uuid[])
 --   returns void
@@ -1352,6 +1474,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET search_path=<schema>, pg_temp
 --   md5 f9ffa494ac790c86753c9c8a6fe037d6
 
+-- function ff_cut_order(p_id uuid, p_partition smallint, p_by smallint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 2fb3e9d067a3c98c17c3c7ac9810ecee
+
 -- function ff_decide_joins(p_ids uuid[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
@@ -1387,6 +1514,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 37f49d2cf8db6e17cb1a262d8c99cb53
 
+-- function ff_due_of_child(c ff_execution, p_open boolean, p_generation integer)
+--   returns text
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 0600abf91f17d230ca032efd580666cb
+
 -- function ff_edge_result(p_condition ff_edge_condition, p_outcome ff_terminal_outcome)
 --   returns ff_edge_state
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -1402,6 +1534,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ad1769d606b6235462523ac496e8ed79
 
+-- function ff_end_mailbox_run(p_id uuid, p_began_at_ms bigint, p_known_since bigint, p_part integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 a69a99cc73789e91980b3a23728e1f3c
+
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1411,6 +1548,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 3caa4a4bbb23c8448e66478d6f26fe81
+
+-- function ff_ended_with_parent(p_id uuid)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 b37ecec1e4cfb7bb2b323d90ece40b93
 
 -- function ff_escalate(p_row ff_locked, p_wait jsonb)
 --   returns bigint
@@ -1450,7 +1592,7 @@ CREATE TABLE ff_worker (
 -- function ff_explain_suspension(e ff_execution, p_now bigint)
 --   returns jsonb
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 087f1d1d81e3d85fc4b10421f0e69738
+--   md5 26987850c5472c6b554db2b47d4dd39a
 
 -- function ff_explain_upstreams(e ff_execution, p_pending boolean, p_now bigint)
 --   returns jsonb
@@ -1480,22 +1622,22 @@ CREATE TABLE ff_worker (
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 0f0dd6e3df8801a60847d22c2e19424a
+--   md5 4fce97eeaf321f1464a78daba90c5c47
 
 -- function ff_fold_append(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 2439be383a412ad050488fde467ca133
+--   md5 cc61d4120e9f4412310dbbb66e3730c8
 
--- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint)
+-- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 c4c2c5bd833263f7d91bfd437f40aa79
+--   md5 aba8b6527fbcf49f9f0d961cc83d4a7b
 
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 644c31d58f61dcaf5cfe290b5f7e2071
+--   md5 e21982d84e1522a3c54d847a7d89d92d
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1505,7 +1647,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget_keys(p_limit integer, p_again_ms bigint)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4a764b96ed949eab759a08bb20cf1f54
+--   md5 f6a6f2a55c7a922644313f07dc72831e
 
 -- function ff_forget_lanes(p_margin_ms bigint, p_limit integer)
 --   returns bigint
@@ -1542,6 +1684,11 @@ CREATE TABLE ff_worker (
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 4bd31f875d01fa16c5727b9d542579d1
 
+-- function ff_give_keys(p_namespaces text[], p_keys text[], p_if_exists text[], p_ids uuid[], p_partitions smallint[], p_routes integer[])
+--   returns ff_keyed[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 375e308fe1282cd42eec237a3973ef83
+
 -- function ff_given_up_by(p_given_up bigint[], p_epoch bigint)
 --   returns text
 --   sql IMMUTABLE PARALLEL SAFE COST 100
@@ -1550,12 +1697,12 @@ CREATE TABLE ff_worker (
 -- function ff_grant_leases(c ff_claimable, p_unqueued tid[], p_claim_id uuid, p_worker_id text, p_worker_instance_id text, p_lease_ms bigint, p_now bigint)
 --   returns json
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0298b71fe40392b8b3e5c6cd6016470f
+--   md5 85328a12a095289b44527fe769552e63
 
 -- function ff_grow_flow(p_flow uuid, p_partition smallint, p_revision bigint, p_member uuid, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c877d39bce4581be207092a385415cf7
+--   md5 d9f63bc3098dc921fa2c03d4d6a28882
 
 -- function ff_grown_ms(p_initial double precision, p_max double precision, p_multiplier double precision, p_retries integer)
 --   returns double precision
@@ -1566,6 +1713,11 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 852394e9bfd1735ec15fe898138c7de3
+
+-- function ff_has_step(p_id uuid, p_step text, p_key text)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 8f8e573f467038716175fe64f3ed604d
 
 -- function ff_has_unknown_route(p_routes jsonb)
 --   returns boolean
@@ -1612,10 +1764,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 7b313088280fc10130f454215b317913
 
+-- function ff_is_kept_child(p_parent uuid, p_place bigint, p_created_ms bigint)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 018587e26eaf74f2707410c0c7d4453f
+
 -- function ff_is_kept_waiting(p_id uuid, p_wait jsonb)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 a821fda210062269d373320e4332e731
+
+-- function ff_is_large(p_payload jsonb)
+--   returns boolean
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 cb489ec6177f628f85a0b20dea2c78ee
 
 -- function ff_is_legal(phase ff_lifecycle_phase, ownership ff_ownership_state, eligibility ff_eligibility_state, blocking ff_blocking_reason, outcome ff_terminal_outcome, attempt ff_attempt_state)
 --   returns boolean
@@ -1636,6 +1798,21 @@ CREATE TABLE ff_worker (
 --   returns ff_taken_signal[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ac98c76df1b87d2c6e1eb82f8bf71f6c
+
+-- function ff_keep_patches(p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 f8ed0319f488cad6a6d62760f61fb725
+
+-- function ff_keeps_key(p_row ff_locked)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 727d257ee59aeca8025b7851914f1c88
+
+-- function ff_kept_children(p_parent uuid, p_partition smallint)
+--   returns TABLE(execution_id uuid)
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 4b393a71fa55ab989427a740a56bbe51
 
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean
@@ -1666,6 +1843,11 @@ CREATE TABLE ff_worker (
 --   returns uuid
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 dcfc3727c43be4d7eb554183cdd9c627
+
+-- function ff_lease_span(p_epoch bigint, p_instance text, p_from bigint, p_to bigint, p_renewals integer)
+--   returns jsonb
+--   sql IMMUTABLE PARALLEL SAFE COST 100
+--   md5 734c8b99e9b2ddb7574e2e92bc18f6a0
 
 -- function ff_leave_suspension(p_ids uuid[])
 --   returns void
@@ -1706,6 +1888,16 @@ CREATE TABLE ff_worker (
 --   returns ff_flow
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 0ba25fdd949478a209b4b266e020b981
+
+-- function ff_lock_forgotten_keys(p_ids uuid[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 51a7b9ce090611d7a4a790fc5a77327f
+
+-- function ff_lock_holders(p_holders uuid[], p_replace boolean[])
+--   returns uuid[]
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 1cf35d6fa609d8248fb61a2a5aca6375
 
 -- function ff_lock_leased(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_also uuid[] DEFAULT '{}'::uuid[])
 --   returns ff_locked[]
@@ -1757,6 +1949,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 a627cebd85939b3061c3514cc5a57cf9
 
+-- function ff_mark_cleared(p_id uuid)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 e9628a1f749dc55c819a93e697cda125
+
 -- function ff_max_retries(p_ids uuid[])
 --   returns json
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1781,6 +1978,16 @@ CREATE TABLE ff_worker (
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 d52fa20cdf73aef4405d432623f285c0
+
+-- function ff_move_idempotency(p_namespaces text[], p_keys text[], p_partitions smallint[], p_ids uuid[], p_keyed ff_keyed[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0b9826ecd5084a7dd070c6f0862753e7
+
+-- function ff_move_snapshot(p_summary ff_stream_summary, p_epoch bigint, p_most integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 692f1a59ce97b12139ca6b82152aefdd
 
 -- function ff_names_of_routes(p_routes integer[])
 --   returns json
@@ -1817,6 +2024,11 @@ CREATE TABLE ff_worker (
 --   sql IMMUTABLE PARALLEL SAFE COST 100
 --   md5 b95ce72af46e9d4c6eea5c0f2c818c3f
 
+-- function ff_patch_for_child(p_stream ff_stream_meta, p_child uuid, p_patches jsonb[], p_max_document integer)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 9c53b9ca2a234193dcf6c76219dc4505
+
 -- function ff_pause(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_delays bigint[], p_children jsonb[], p_needed integer[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1826,6 +2038,11 @@ CREATE TABLE ff_worker (
 --   returns TABLE(changed boolean, is_refused boolean, is_new boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 92dddb8babbb283d5600b44931443187
+
+-- function ff_payload_of(p_payload jsonb, p_id uuid)
+--   returns jsonb
+--   sql STABLE PARALLEL SAFE COST 100
+--   md5 3e1d22dfe4531caba6272135c0d1a6d5
 
 -- function ff_policy_of(p_policy jsonb, p_policy_id integer)
 --   returns jsonb
@@ -1853,14 +2070,19 @@ CREATE TABLE ff_worker (
 --   md5 8a6c6455ee184f529063c40ab875686a
 
 -- function ff_read_frames(p_id uuid, p_partition smallint, p_attempt integer, p_from_ts bigint, p_from_seq bigint, p_to_ts bigint, p_to_seq bigint, p_modes text[], p_limit integer, p_max_bytes bigint, p_backward boolean)
---   returns TABLE(attempt_index integer, last_ts_ms bigint, last_seq bigint, total_bytes bigint, paused_by text, active_epoch bigint, current_attempt integer, phase text, closed_at_ms bigint, closed_reason text, outcome text, terminal_outcome text, interrupted_by text, ended_at_ms bigint, ts_ms bigint, seq bigint, lease_epoch bigint, mode text, encoding text, frame_type text, correlation_id text, step_name text, step_key text, step_try integer, summary_version integer, bytes bytea, found bigint)
+--   returns TABLE(attempt_index integer, last_ts_ms bigint, last_seq bigint, total_bytes bigint, paused_by text, active_epoch bigint, current_attempt integer, phase text, closed_at_ms bigint, closed_reason text, outcome text, terminal_outcome text, interrupted_by text, ended_at_ms bigint, ts_ms bigint, seq bigint, lease_epoch bigint, mode text, encoding text, frame_type text, correlation_id text, step_name text, step_key text, step_try integer, summary_version integer, child_id uuid, supersedes text, after_steps jsonb, applied bytea, bytes bytea, found bigint)
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9e948809c438905df91ef5fb98299c51
+--   md5 b092f5dd146d8c5affc0880721f0f1e9
 
 -- function ff_reconcile_siblings(p_limit integer)
 --   returns TABLE(outcome text, n bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 78ea8605c4ddee79ebd224bb149f20dd
+
+-- function ff_record_for_parent(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_name text, p_key text, p_value jsonb, p_duration integer, p_changes jsonb, p_max_document integer)
+--   returns TABLE(outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, parent_id uuid)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 4451d36563004b190549ac2fe6de4a48
 
 -- function ff_record_orders(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -1880,7 +2102,7 @@ CREATE TABLE ff_worker (
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
---   md5 a89a93a8ef3c470e1bee69691ac48cd3
+--   md5 e92741862f013fa95137d308ef771899
 
 -- function ff_refusals_json(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns json
@@ -1910,7 +2132,7 @@ CREATE TABLE ff_worker (
 -- function ff_renew(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_lease_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3b7a06c19bfbe24cdda888b0a3936124
+--   md5 9157cd266dd0f0128b649208cdea494a
 
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
@@ -1927,15 +2149,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 047efcfc3f7b0efa995c71e1bc2d53c7
 
--- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer)
+-- function ff_replay(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text, p_default_max integer, p_step text DEFAULT NULL::text, p_key text DEFAULT NULL::text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer, replay_count smallint, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 9a4e7bc743456d1393078789b1a38448
+--   md5 253e5bfea4dd7d78bd75ac85ed095a43
 
 -- function ff_replay_rows(p_rows ff_locked[], p_details jsonb[], p_deadlines bigint[], p_held uuid[], p_actor text, p_reason text)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 0a5242df98d733431807c8fd72f7d72d
+
+-- function ff_reply(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_message_id text, p_name text, p_key text, p_reply jsonb)
+--   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 545241ed806adabee8871292ff7ac0af
 
 -- function ff_report_progress(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_percents real[], p_messages text[])
 --   returns void
@@ -1965,7 +2192,7 @@ CREATE TABLE ff_worker (
 -- function ff_require_room(p_downs uuid[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 1e9045470ea8788f73be7fdefc83f90a
+--   md5 2c99fc8abd7592f3f6e3392c8b907fa4
 
 -- function ff_require_transaction(p_transaction text)
 --   returns void
@@ -1985,7 +2212,7 @@ CREATE TABLE ff_worker (
 -- function ff_resume_if_met(p_row ff_locked, p_kind text, p_actor text)
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 b5aa51ec4544430171585404d787efe4
+--   md5 933c3f0e86eedcb64083a6851f68a15e
 
 -- function ff_resume_lane(p_lane text)
 --   returns boolean
@@ -1996,6 +2223,16 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f8743337caef3aa25ea3fba6be13c262
+
+-- function ff_retire_steps(p_id uuid, p_step text, p_key text, p_by smallint, OUT kept integer, OUT since_ms bigint)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 0c5fd5e9efeaf09e4a2f7f298c6beb74
+
+-- function ff_retire_waitpoints(p_id uuid, p_by smallint, p_since_ms bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 22485044500cd5684ee27ba06840f8b5
 
 -- function ff_revoke_key(p_kid text)
 --   returns text
@@ -2017,6 +2254,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET search_path=<schema>, pg_temp
 --   md5 a48241ff206f9e8ef12a489fe5b1fd87
 
+-- function ff_run_may_begin(p_id uuid)
+--   returns boolean
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 9493deacb2e8fc62dfdc93eb53436914
+
 -- function ff_seal_flow(p_flow uuid, p_partition smallint, p_revision bigint)
 --   returns TABLE(execution_id uuid, outcome text, route_id integer)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -2026,6 +2268,16 @@ CREATE TABLE ff_worker (
 --   returns tid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 6763c056d6d0c3d5dd829e941d884826
+
+-- function ff_send_message(p_id uuid, p_mailbox text, p_message_id text, p_payload jsonb, p_is_request boolean, p_max_messages integer, p_max_bytes bigint, OUT outcome text, OUT terminal_outcome text, OUT route_id integer, OUT due_in_ms bigint)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 aa6ebae34b11c9c8035a209e5d58f46b
+
+-- function ff_send_messages(p_ids uuid[], p_partitions smallint[], p_mailboxes text[], p_message_ids text[], p_payloads jsonb[], p_requests boolean[], p_waits boolean, p_max_messages integer, p_max_bytes bigint)
+--   returns TABLE(place integer, outcome text, terminal_outcome text, route_id integer, due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 40ecaa183b1052d28d14fce2789f8f4a
 
 -- function ff_sequence(p_wait boolean, p_channel text)
 --   returns TABLE(last_position bigint, stamped bigint, floor_position bigint)
@@ -2055,22 +2307,32 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 210f476ae54ba91c20a16a6e0c389cdd
+--   md5 73bfe1a8c0ac0c8122687dc1dd55d44c
 
--- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
+-- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 fac3e62e54826dccecdfc4e17914cb04
+--   md5 f2a8902578786268152cfa4563075e0f
+
+-- function ff_settle_children(p_parent uuid, p_partition smallint, p_ids uuid[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 739a42456c0d4732cf4d7aa15caa1fc5
 
 -- function ff_settle_events(t ff_transition, p_rows ff_locked[], p_leased boolean, p_actor text, p_details jsonb[], p_now bigint, p_ends jsonb[])
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 d1d7cb77756055eb9eb3a91dafa10d7d
 
--- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[])
+-- function ff_settle_family(p_timer bigint, p_limit integer, p_examined integer, p_keep_ms bigint, p_held_ms bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 d7f905e2c798d762d7f6070808185e1a
+
+-- function ff_settle_paused(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0aef2f30ff7cdfd2b61f5ad18c1c40f4
+--   md5 6a6abe38cacbfd356b5a3ffb0b564f42
 
 -- function ff_settle_queue(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_deadlines bigint[], p_now bigint)
 --   returns boolean
@@ -2082,10 +2344,20 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 776361f5dd598da01f7eed2b2c77fa45
 
+-- function ff_settle_some(p_ids uuid[], p_partition smallint, p_open boolean, p_generation integer)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, held boolean)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000
+--   md5 54077442fd2a90d89bf5460c1d2137bf
+
 -- function ff_share_leases(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_marked boolean DEFAULT false)
 --   returns bigint[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 7333c58f61880add9a15d5bd2864e2df
+
+-- function ff_share_parent(p_id uuid, p_partition smallint, OUT is_held boolean, OUT is_open boolean, OUT generation integer)
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 f9a2bb1475a7f03d414dda9630d53b1c
 
 -- function ff_shown_text(p_traits smallint, p_outcome ff_attempt_outcome, p_text text)
 --   returns text
@@ -2118,9 +2390,9 @@ CREATE TABLE ff_worker (
 --   md5 05d2deefa7e93e7071743b5b0448b179
 
 -- function ff_spawn(p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[])
---   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended_with_parent boolean)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 5d127505c24032334d6503727c20f476
+--   md5 f4b4484e8a718fbf215edddd5fd1f31f
 
 -- function ff_stage_edges(p_flow uuid, p_partition smallint, p_revision bigint, p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns bigint
@@ -2132,20 +2404,30 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 df890de20a1abbdc2719ac487e55116c
 
+-- function ff_start_and_send(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_key text, p_mailbox text, p_message_id text, p_message jsonb, p_is_request boolean, p_max_messages integer, p_max_bytes bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, sent text, resumed_route_id integer, resumed_due_in_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 cb664cc1ff0147c570a5de20a54f44bf
+
 -- function ff_store_wait_end(p_id uuid, p_wait jsonb, p_fields jsonb)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 de14daabde4df1dab50e74a2b7b29902
 
--- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text)
---   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
+-- function ff_submit(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_channel text, p_parent uuid DEFAULT NULL::uuid, p_keys text[] DEFAULT NULL::text[], p_hashes text[] DEFAULT NULL::text[], p_windows bigint[] DEFAULT NULL::bigint[], p_flow uuid DEFAULT NULL::uuid, p_blocked boolean[] DEFAULT NULL::boolean[], p_patience_ms integer DEFAULT NULL::integer, p_transaction text DEFAULT NULL::text, p_own_keys text[] DEFAULT NULL::text[], p_if_exists text[] DEFAULT NULL::text[], p_spawn_place bigint DEFAULT NULL::bigint)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 26edac18d8f7c02c3ac687b1caf215c7
+--   md5 004bf2c0a2580bbd7b998f30c83d36f1
 
--- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer)
---   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid)
+-- function ff_submit_beside(p_now bigint, p_ids uuid[], p_partitions smallint[], p_payloads jsonb[], p_known uuid[], p_template_ordinals integer[], p_tags jsonb[])
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 78e81488b020e33b3c514d0fc924534f
+
+-- function ff_submit_each(p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_keys text[], p_hashes text[], p_windows bigint[], p_patience_ms integer, p_own_keys text[], p_if_exists text[])
+--   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, existing_id uuid, worker_instance_id text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3760f9e2f493eb7cac3bf214e5d39680
+--   md5 cd174705fb36d9e144822550943ec548
 
 -- function ff_submit_flow(p_flow uuid, p_partition smallint, p_flow_name text, p_namespace text, p_tags jsonb, p_routes jsonb, p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[], p_payloads jsonb[], p_names text[], p_kinds text[], p_ks integer[], p_cancels boolean[], p_edge_ids uuid[], p_ups uuid[], p_downs uuid[], p_conditions text[], p_input_names text[], p_input_places integer[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, due_in_ms bigint, name text, graph_revision bigint)
@@ -2155,7 +2437,12 @@ CREATE TABLE ff_worker (
 -- function ff_submit_one(p_lane text, p_kind text, p_capabilities text[], p_namespace text, p_priority integer, p_policy jsonb, p_tags jsonb, p_id uuid, p_partition smallint, p_delay bigint, p_payload jsonb)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 a776f9b8b02774e21e248da0549e91aa
+--   md5 1dcee7112776025a91251e5c33df7694
+
+-- function ff_sum_up_run(p_row ff_locked, p_now bigint)
+--   returns ff_run
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 d9164e69cb58c92649efd226433855e8
 
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
@@ -2180,7 +2467,7 @@ CREATE TABLE ff_worker (
 -- function ff_sweep_timers(p_after bigint, p_limit integer)
 --   returns TABLE(timer_id bigint, removed bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 c5f2ede946f727e026cf07ab62e379c0
+--   md5 d08c5f048e9b9d802005c098971ec931
 
 -- function ff_take_back_edges(p_ids uuid[], p_locked uuid[])
 --   returns uuid[]
@@ -2190,12 +2477,17 @@ CREATE TABLE ff_worker (
 -- function ff_take_keys(p_namespaces text[], p_keys text[], p_hashes text[], p_windows bigint[], p_ids uuid[], p_partitions smallint[])
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 e9b596c557eeb2d0a419cc28b9609745
+--   md5 4287eac4cd84fbab3e36a7fff1685ce7
 
 -- function ff_take_message(p_id uuid, p_wait jsonb)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 0763bb21afee0b8c059f40f7ac821d8b
+--   md5 f316d8ece45c22aeef193eda5fc43f75
+
+-- function ff_take_names(p_namespaces text[], p_routes integer[], p_ids uuid[], p_partitions smallint[], p_keys text[], p_hashes text[], p_windows bigint[], p_own_keys text[], p_if_exists text[], OUT holders uuid[], OUT keyed ff_keyed[], OUT known uuid[])
+--   returns record
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 5d1514ee68fff8436344232db1dacc54
 
 -- function ff_take_signals(p_sent ff_sent_signal[])
 --   returns ff_taken_signal[]
@@ -2275,7 +2567,7 @@ CREATE TABLE ff_worker (
 -- function ff_traits_of(p_policy jsonb)
 --   returns smallint
 --   plpgsql IMMUTABLE PARALLEL SAFE COST 100
---   md5 1a30cac5e7a18015e89209714846046f
+--   md5 b1500bbfd1077379d5c568b748a3b2b4
 
 -- function ff_trim_live(p_id uuid, p_attempt integer, p_kept integer)
 --   returns void
@@ -2291,6 +2583,11 @@ CREATE TABLE ff_worker (
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 1af40a31c43e967705729ac1ec48b60c
+
+-- function ff_unread_messages(p_rows ff_locked[])
+--   returns jsonb[]
+--   plpgsql STABLE PARALLEL UNSAFE COST 100
+--   md5 8f099c78a0fae32ddf4c501162160a7a
 
 -- function ff_unstage_edges(p_flow uuid, p_partition smallint, p_edge_ids uuid[])
 --   returns integer

@@ -37,12 +37,16 @@ export {
 } from './define/handlers.ts';
 export type {
   Child,
+  ChildOutcomes,
   ChildResults,
   ChunkSource,
   ChunkWriter,
   FlowScope,
   Logger,
+  MapOptions,
   OutputStream,
+  ParentOutcome,
+  ParentScope,
   PayloadSchema,
   SatisfiedWait,
   SpawnOptions,
@@ -61,6 +65,7 @@ export type {
   WaitResult,
   WriteOptions,
 } from './define/task-context.ts';
+export type { Inbox, InboxOptions, Message, ReceiveOptions } from './define/messages.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.ts';
 export type { Duration, DurationParts } from './contract/shape/duration.ts';
 export type { Backoff, ExecutionPolicy, RetryPolicy } from './contract/policy.ts';
@@ -77,8 +82,10 @@ export type {
   ExecutionHandle,
   SubmittedExecution,
   TaskCallOptions,
+  TaskKeyOptions,
   TaskSubmitOptions,
 } from './connect/tasks.ts';
+export type { RunHandle } from './connect/handles.ts';
 export type { FlowHandle, FlowRun, FlowSubmitOptions } from './connect/flows.ts';
 export type {
   ChunkItem,
@@ -135,6 +142,9 @@ export type {
   ExecutionEnd,
   ExecutionResult,
   ExecutionSnapshot,
+  IfExists,
+  KeyedExecution,
+  KeyOptions,
   LeaseSnapshot,
   OperatorNote,
   RevokeOutcome,
@@ -144,7 +154,7 @@ export type {
   SubmitResult,
   WaitOptions,
 } from './contract/executions.ts';
-export type { ListedStep, Progress, StepRecord } from './contract/steps.ts';
+export type { ListedStep, Progress, StepKey, StepRecord } from './contract/steps.ts';
 export type { FailureCause, FailureDetail } from './contract/failure-detail.ts';
 export type {
   ChildSnapshot,
@@ -174,6 +184,7 @@ export {
   type AttemptPage,
   type AttemptsRequest,
   type AttemptRecord,
+  type LeaseSpan,
   type BulkProgress,
   type BulkRequest,
   type BulkVerb,
@@ -232,6 +243,14 @@ export {
   type StagedEdge,
   type SubmittedFlow,
 } from './contract/flows.ts';
+export type {
+  ListedMessage,
+  MessageVerbs,
+  RequestOptions,
+  RunSummary,
+  SendOptions,
+  SendOutcome,
+} from './contract/messages.ts';
 export {
   WAIT_REASONS,
   type ApproveRequest,
@@ -241,6 +260,7 @@ export {
   type RevokeKeyOutcome,
   type RotateRequest,
   type SignalEffect,
+  type SignalNote,
   type SignalRequest,
   type SigningKey,
   type TimeoutBehaviour,
@@ -265,6 +285,8 @@ export {
   type StreamSummary,
   type StreamVisibility,
   type SummaryItem,
+  type WatchItem,
+  type WatchRequest,
   type TailOnceRequest,
   type TailRequest,
   type WatchSummaryRequest,

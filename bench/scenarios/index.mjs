@@ -2,6 +2,7 @@
  * All scenarios, in the order they run. A new one is a file beside this and a line here.
  */
 import { bulkSubmit } from './bulk-submit.mjs';
+import { describe } from './describe.mjs';
 import { drain } from './drain.mjs';
 import { feed, feedCatchUp, feedLatency } from './feed.mjs';
 import { flowAny, flowChain, flowChainAlone, flowJoin, flowJoinRate } from './flow.mjs';
@@ -43,6 +44,7 @@ export const SCENARIOS = [
   flowJoin,
   flowJoinRate,
   flowAny,
+  describe,
   idle,
   pgbenchCeiling,
 ];

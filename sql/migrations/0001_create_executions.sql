@@ -24,7 +24,7 @@ CREATE TYPE ff_attempt_state AS ENUM (
   'pending_replay_attempt', 'attempt_terminal');
 CREATE TYPE ff_attempt_outcome AS ENUM ('success', 'failed', 'cancelled', 'expired', 'interrupted');
 CREATE TYPE ff_event_family AS ENUM ('lease', 'completion', 'signal', 'operator', 'flow', 'tag', 'worker', 'execution');
-CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint');
+CREATE TYPE ff_timer_kind AS ENUM ('eligible', 'child_ended', 'deadline', 'attempt_limit', 'suspension', 'waitpoint', 'family');
 CREATE TYPE ff_step_kind AS ENUM ('step', 'sleep', 'wait');
 
 -- The legal combinations of the state vector: the same list as the model's situations. In plpgsql, because a CHECK is
@@ -106,7 +106,9 @@ CREATE TABLE ff_transition (
   retry_step        smallint NOT NULL,
   reclaim_step      smallint NOT NULL,
   -- 1 counts a replay, which also begins retries and reclaims again from 0.
-  replay_step       smallint NOT NULL
+  replay_step       smallint NOT NULL,
+  -- 1 begins the next run, which also begins them from 0.
+  run_step          smallint NOT NULL
 );
 CREATE TABLE ff_lane (
   lane           text PRIMARY KEY,
@@ -163,14 +165,19 @@ CREATE TABLE ff_execution (
   attempt_limit_ms  bigint,
   retain_ms         bigint,
   lease_epoch       bigint NOT NULL DEFAULT 0,
+  -- Since when the current attempt runs, pauses included.
+  attempt_started_at_ms bigint,
   -- The lease, while there is one: the claim that granted it, and when it lapses. No index on either.
   claim_no          bigint,
   lease_expires_at_ms bigint,
-  -- Since when the current attempt runs, pauses included.
-  attempt_started_at_ms bigint,
+  -- How often it was renewed. Beside its expiry: a renewal logs what is between the two.
+  renewals          smallint NOT NULL DEFAULT 0,
+  partition_key     smallint NOT NULL,
   attempt_index     integer NOT NULL DEFAULT 0,
   retry_count       integer NOT NULL DEFAULT 0,
   reclaim_count     integer NOT NULL DEFAULT 0,
+  -- The first attempt of its run, or since it was replayed from the start: children of another generation are other children.
+  generation        integer NOT NULL DEFAULT 0,
   route_id          integer NOT NULL,
   priority          integer NOT NULL,
   lifecycle_phase   ff_lifecycle_phase NOT NULL,
@@ -179,14 +186,13 @@ CREATE TABLE ff_execution (
   blocking_reason   ff_blocking_reason NOT NULL,
   terminal_outcome  ff_terminal_outcome NOT NULL,
   attempt_state     ff_attempt_state NOT NULL,
-  partition_key     smallint NOT NULL,
   replay_count      smallint NOT NULL DEFAULT 0,
   -- What it may have beside its row, so that whoever ends it looks only where there can be something. Bits: see ff_traits_of.
   traits            smallint NOT NULL DEFAULT 0,
-  -- How often it was begun anew from its start: children of another generation are other children.
-  generation        smallint NOT NULL DEFAULT 0,
   -- Who spawned it, in the same partition: told when it ends.
   parent_id         uuid,
+  -- At which point of its parent's life: 65536 * the parent's generation + the steps it had recorded then.
+  spawn_place       bigint,
   -- Whether the current attempt was paused before: then it has a row in the history.
   attempt_paused    boolean NOT NULL DEFAULT false,
   -- The flow it is a member of, in the same partition.
@@ -198,6 +204,7 @@ CREATE TABLE ff_execution (
   tags              jsonb NOT NULL DEFAULT '{}',
   -- The tags its lease began with, if they have changed since: its events keep them.
   lease_tags        jsonb,
+  -- NULL if it is large: see ff_payload.
   payload           jsonb,
   -- A uuid names one execution in all partitions: sets of rows are written by uuid alone.
   PRIMARY KEY (execution_id) INCLUDE (partition_key),
@@ -207,7 +214,7 @@ CREATE TABLE ff_execution (
 
 -- For lists and rates. Only the time: executions submitted together share it, and their entries are kept as one.
 CREATE INDEX ff_execution_created ON ff_execution (created_at_ms);
-CREATE INDEX ff_execution_parent ON ff_execution (parent_id, created_at_ms) WHERE parent_id IS NOT NULL;
+CREATE INDEX ff_execution_parent ON ff_execution (parent_id, created_at_ms, execution_id) WHERE parent_id IS NOT NULL;
 
 -- A row exists while the execution is claimable now. Rows are inserted and deleted, never updated: claim deletes
 -- them by ctid in the transaction that locked them, which is only safe because of that. A row that is meant has the time
@@ -286,6 +293,8 @@ CREATE TABLE ff_attempt_history (
   outcome            ff_attempt_outcome,
   terminal_outcome   ff_terminal_outcome,
   partition_key      smallint NOT NULL,
+  -- Of its last lease, NULL if there were none.
+  renewals           smallint,
   -- Of an execution that ended in it, for lists.
   namespace          text,
   worker_id          text,
@@ -299,6 +308,8 @@ CREATE TABLE ff_attempt_history (
   result             jsonb,
   -- Of a failure: the class of the error, its stack and its causes.
   failure_detail     jsonb,
+  -- Of an attempt that was paused: its last leases, see ff_also_leased. Another has one, which is the attempt itself.
+  leases             jsonb,
   PRIMARY KEY (execution_id, partition_key, attempt_index)
 );
 -- Ended executions for lists and retention, those kept by default apart from the others: retention must not walk past
@@ -329,28 +340,6 @@ CREATE TABLE ff_step (
   key            text NOT NULL,
   value          jsonb,
   PRIMARY KEY (execution_id, retired_by, name, key) INCLUDE (partition_key)
-);
-
--- How far the handler says it is: overwritten, not logged.
-CREATE TABLE ff_progress (
-  execution_id   uuid NOT NULL,
-  reported_at_ms bigint NOT NULL,
-  partition_key  smallint NOT NULL,
-  percent        real,
-  message        text,
-  PRIMARY KEY (execution_id) INCLUDE (partition_key)
-) WITH (fillfactor = 50);
-
--- Which children a paused execution waits for, and how many of them must have ended. Meant only while the execution still
--- has this attempt and epoch; the next pause replaces it.
-CREATE TABLE ff_child_wait (
-  execution_id  uuid NOT NULL,
-  lease_epoch   bigint NOT NULL,
-  attempt_index integer NOT NULL,
-  partition_key smallint NOT NULL,
-  needed        integer NOT NULL,
-  children      uuid[] NOT NULL,
-  PRIMARY KEY (execution_id) INCLUDE (partition_key)
 );
 
 -- A locked execution and what is needed of its lease and body, as the transition functions hand it to each other.

@@ -25,6 +25,61 @@ CREATE TABLE ff_idempotency (
 ) WITH (fillfactor = 90);
 CREATE INDEX ff_idempotency_expired ON ff_idempotency (expires_at_ms);
 
+-- Payloads that would cost more in the row of their execution, which every transition copies and whose pages are mostly
+-- empty. Written once, with the execution.
+CREATE TABLE ff_payload (
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  payload       jsonb NOT NULL,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
+);
+
+-- The payload of an execution, from the column of its row.
+CREATE FUNCTION ff_payload_of(p_payload jsonb, p_id uuid) RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE
+RETURN coalesce(p_payload, (SELECT payload FROM ff_payload WHERE execution_id = p_id));
+
+-- How far the handler says it is: overwritten, not logged.
+CREATE TABLE ff_progress (
+  execution_id   uuid NOT NULL,
+  reported_at_ms bigint NOT NULL,
+  partition_key  smallint NOT NULL,
+  percent        real,
+  message        text,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
+) WITH (fillfactor = 50);
+
+-- Which children a paused execution waits for, and how many of them must have ended. Meant only while the execution still
+-- has this attempt and epoch; the next pause replaces it.
+CREATE TABLE ff_child_wait (
+  execution_id  uuid NOT NULL,
+  lease_epoch   bigint NOT NULL,
+  attempt_index integer NOT NULL,
+  partition_key smallint NOT NULL,
+  needed        integer NOT NULL,
+  children      uuid[] NOT NULL,
+  PRIMARY KEY (execution_id) INCLUDE (partition_key)
+);
+
+-- Which execution a key names: the open one, or the last that has ended, while it is kept. Executions without a key have no
+-- row, and one whose key another has taken has none any more.
+CREATE TABLE ff_key (
+  execution_id  uuid NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace     text NOT NULL,
+  key           text NOT NULL,
+  PRIMARY KEY (namespace, key, partition_key)
+) WITH (fillfactor = 90);
+CREATE UNIQUE INDEX ff_key_execution ON ff_key (execution_id) INCLUDE (partition_key);
+
+-- What became of one submit with a key. holder: the execution the key names from now on; replaced: the one that was cancelled
+-- for it, and the worker that lost its lease.
+CREATE TYPE ff_keyed AS (
+  outcome            text,
+  holder             uuid,
+  replaced           uuid,
+  worker_instance_id text
+);
+
 -- In which order a handler was handed the ends of what it had asked for: later runs are handed the same order. A row replaces what the
 -- rows before it say from its place on. Handlers that ask for one thing at a time have none.
 CREATE TABLE ff_end_order (
@@ -34,6 +89,28 @@ CREATE TABLE ff_end_order (
   partition_key smallint NOT NULL,
   ends          jsonb NOT NULL,
   PRIMARY KEY (execution_id, lease_epoch, place) INCLUDE (partition_key)
+);
+
+-- How far the work of a timer of kind `family` is: the child it stopped after, and whether one before that was held by
+-- somebody else. Without a row it begins with the first child.
+CREATE TABLE ff_family_place (
+  timer_id      bigint NOT NULL,
+  after_ms      bigint NOT NULL,
+  after_id      uuid NOT NULL,
+  missed        boolean NOT NULL,
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (timer_id) INCLUDE (partition_key)
+);
+
+-- What an execution kept when it was begun anew: its first steps, and the children it had spawned by then. since_ms: when
+-- the first step was recorded that it did not keep. -1 steps: from the start, nothing was kept.
+CREATE TABLE ff_generation (
+  execution_id  uuid NOT NULL,
+  since_ms      bigint NOT NULL,
+  kept_steps    integer NOT NULL,
+  generation    integer NOT NULL,
+  partition_key smallint NOT NULL,
+  PRIMARY KEY (execution_id, generation) INCLUDE (partition_key)
 );
 
 -- What holds for all processes, and was said by one of them.
@@ -87,7 +164,7 @@ CREATE TYPE ff_claimable AS (
   epochs      bigint[],
   retries     integer[],
   createds    bigint[],
-  generations smallint[],
+  generations integer[],
   states      ff_attempt_state[],
   limits      bigint[],
   flows       uuid[],

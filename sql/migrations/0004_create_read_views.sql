@@ -29,7 +29,7 @@ SELECT
   e.deadline_at_ms,
   CASE WHEN e.eligibility_state = 'not_eligible_until_time' THEN e.eligible_at_ms END AS delay_until_ms,
   -- Of an execution that redacts values, none is shown here, whichever of them it hides elsewhere.
-  CASE WHEN e.traits & 8 = 0 THEN convert_to(e.payload::text, 'UTF8') END AS payload,
+  CASE WHEN e.traits & 8 = 0 THEN convert_to(nullif(ff_payload_of(e.payload, e.execution_id), 'null')::text, 'UTF8') END AS payload,
   CASE WHEN e.traits & 8 = 0 THEN convert_to(o.result::text, 'UTF8') END AS result,
   ff_policy_of(e.policy, e.policy_id) AS policy,
   e.reclaim_count AS lease_reclaim_count,

@@ -53,20 +53,36 @@ CREATE TABLE ff_frame (
   step_key        text,
   step_try        integer,
   payload         bytea NOT NULL,
+  -- The child that wrote it, inside one of its own steps.
+  child_id        uuid,
+  -- The first frame (<ms>-<seq>) of its attempt, name and mode that no longer counts from this one on: a handler that ran again from the
+  -- top wrote something else.
+  supersedes      text,
+  -- Finished steps of earlier attempts whose frames come before this one, [[name, key], ...]; NULL: all that there are.
+  after_steps     jsonb,
+  -- What was applied to the document in place of a patch, because the handler had not come past others that follow it.
+  applied         bytea,
   PRIMARY KEY (execution_id, attempt_index, ts_ms, seq) INCLUDE (partition_key)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
 CREATE INDEX ff_frame_live ON ff_frame (execution_id, attempt_index, seq) WHERE mode = 'best_effort';
+-- For the document of the next attempt, which the patches of finished steps make.
+CREATE INDEX ff_frame_patch ON ff_frame (execution_id, attempt_index, seq) WHERE mode = 'summary';
 
--- What the patches of an attempt have made.
+-- What the patches of an attempt have made. The document of an attempt begins with what finished steps of earlier ones patched.
 CREATE TABLE ff_stream_summary (
   execution_id     uuid NOT NULL,
   first_applied_ms bigint NOT NULL,
   last_updated_ms  bigint NOT NULL,
+  -- The last patch that kept_json knows of, and its version; of another attempt before the first.
+  kept_seq         bigint NOT NULL DEFAULT 0,
   attempt_index    integer NOT NULL,
   version          integer NOT NULL,
+  kept_version     integer NOT NULL DEFAULT 0,
   partition_key    smallint NOT NULL,
   patch_kind       text NOT NULL DEFAULT 'json-merge-patch',
   document_json    jsonb NOT NULL,
+  -- The document of the patches that stay when the attempt ends, up to there. NULL stands for an empty one.
+  kept_json        jsonb,
   PRIMARY KEY (execution_id, attempt_index) INCLUDE (partition_key)
 ) WITH (fillfactor = 50);
 

@@ -29,11 +29,26 @@ CREATE TABLE ff_message (
   wants_reply   boolean NOT NULL,
   mailbox       text NOT NULL,
   message_id    text NOT NULL,
-  -- The key of the wait that it was handed to; its name is the mailbox.
-  step_key      text,
   payload       jsonb,
   reply         jsonb,
   PRIMARY KEY (execution_id, message_id) INCLUDE (partition_key)
 ) WITH (fillfactor = 70);
 CREATE INDEX ff_message_pending ON ff_message (execution_id, mailbox, seq) WHERE handed_at_ms IS NULL;
 CREATE INDEX ff_message_handed ON ff_message (execution_id, handed_at_ms) WHERE handed_at_ms IS NOT NULL;
+
+-- An ended run of an execution that continued as a new one: what is left of it. The last ones are kept; the current run
+-- has the next number.
+CREATE TABLE ff_run (
+  execution_id  uuid NOT NULL,
+  run           bigint NOT NULL,
+  began_at_ms   bigint NOT NULL,
+  ended_at_ms   bigint NOT NULL,
+  last_attempt  integer NOT NULL,
+  attempts      integer NOT NULL,
+  steps         integer NOT NULL,
+  messages      integer NOT NULL,
+  partition_key smallint NOT NULL,
+  -- Its steps, waits and waitpoints are deleted: the next run may begin.
+  is_cleared    boolean NOT NULL,
+  PRIMARY KEY (execution_id, run) INCLUDE (partition_key)
+);

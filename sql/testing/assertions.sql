@@ -11,6 +11,7 @@ CREATE TABLE IF NOT EXISTS ff_legal_move (
   retry_step       integer NOT NULL,
   reclaim_step     integer NOT NULL,
   replay_step      integer NOT NULL,
+  run_step         integer NOT NULL,
   lease_event      text,
   completion_event text,
   operator_event   text,
@@ -49,7 +50,7 @@ DECLARE
     WHEN 'worker' THEN '{registered,stopped,lost}'
     WHEN 'execution' THEN '{submitted,step_finished,progress_reported}'
     WHEN 'flow' THEN '{submitted,cancel_requested,completed,failed,cancelled,reopened}'
-    WHEN 'signal' THEN '{suspended,delivered,resumed,escalated,timed_out,waitpoints_expired}' END;
+    WHEN 'signal' THEN '{suspended,delivered,resumed,escalated,continued,timed_out,waitpoints_expired}' END;
 BEGIN
   RETURN n BETWEEN 1 AND 256 AND coalesce(event_type = ANY (v_known), event_types <@ v_known, false);
 END $$;
@@ -121,8 +122,8 @@ BEGIN
   WHERE from_state = v_from AND to_state = v_to
     AND replay_step = p_new.replay_count - coalesce(p_old.replay_count, 0)
     AND ARRAY[epoch_step, attempt_step]::bigint[] = v_steps[1:2]
-    -- A replay resets retries and reclaims.
-    AND CASE replay_step WHEN 0 THEN ARRAY[retry_step, reclaim_step]::bigint[] = v_steps[3:4]
+    -- A replay resets retries and reclaims, and so does the next run.
+    AND CASE replay_step + run_step WHEN 0 THEN ARRAY[retry_step, reclaim_step]::bigint[] = v_steps[3:4]
                          ELSE p_new.retry_count = 0 AND p_new.reclaim_count = 0 END;
 END $$;
 

@@ -244,6 +244,7 @@ const OUTCOME_WORDS: Readonly<Record<string, string>> = {
   moved: 'skipped, changed meanwhile',
   not_terminal: 'not ended',
   replays_exhausted: 'out of replays',
+  step_not_found: 'without that step',
   not_eligible: 'not waiting for a worker',
   not_found: 'gone',
 };

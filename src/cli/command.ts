@@ -4,6 +4,7 @@
  * listed in program.ts, and each is described in a file of its own.
  */
 import { Argument, Help, Option, type Command } from 'commander';
+import { placeOfId, withKey, withKeyOptions } from './by-key.ts';
 import { UsageError } from './exit-codes.ts';
 import { runCommand, type GlobalOptions, type Session } from './session.ts';
 import { throwFrom, type StrictCommand } from './usage-errors.ts';
@@ -44,8 +45,6 @@ export interface CommandSpec {
 
 /** An id in an example. */
 export const AN_ID = '"$id"';
-export const ID_ARGUMENT = ['<id>', 'its id, or the beginning of it'] as const;
-export const IDS_ARGUMENT = ['[id...]', 'their ids, or the beginnings of them'] as const;
 export const BY_OPTION: OptionSpec = ['--by <name>', 'who requests it (default: operator)'];
 export const REASON_OPTION: OptionSpec = ['--reason <text>', 'why (required)'];
 export const CURSOR_OPTION: OptionSpec = ['--cursor <cursor>', 'continue after an earlier page'];
@@ -72,8 +71,10 @@ export function register(
     )
     .addHelpText('after', examplesText(spec.examples));
   if (alias !== undefined) command.alias(alias);
-  for (const argument of spec.arguments ?? []) addArgument(command, argument);
-  for (const option of spec.options ?? []) addOption(command, option);
+  const placeOfKey = placeOfId(spec);
+  for (const argument of spec.arguments ?? []) addArgument(command, argument, placeOfKey !== undefined);
+  if (placeOfKey !== undefined) command.usage(usageOf(spec));
+  for (const option of withKeyOptions(spec)) addOption(command, option);
   if (spec.refused !== undefined) hideOptions(command, spec.refused);
   if (commands.length > 0) command.helpCommand(...HELP_COMMAND);
   if (commands.length > 0) command.hook('preSubcommand', () => refuseMistyped(command));
@@ -87,18 +88,32 @@ export function register(
     command.action(async (...given: unknown[]) => {
       // Commander appends the options and the command itself.
       const [options, values] = [given.at(-2) as object, given.slice(0, -2)];
-      const work = (session: Session): Promise<number> =>
-        action(session, options, ...values).catch((error: unknown) => throwFrom(command, error));
+      const work = async (session: Session): Promise<number> => {
+        try {
+          if (placeOfKey === undefined) return await action(session, options, ...values);
+          const named = withKey(spec, placeOfKey, options, values);
+          return await action(session, named.options, ...named.values);
+        } catch (error) {
+          return throwFrom(command, error);
+        }
+      };
       onExit(await runCommand(globals(), work));
     });
   return command;
 }
 
+/** As commander writes it, when it must take every argument for optional. */
+function usageOf({ arguments: given = [] }: CommandSpec): string {
+  return ['[options]', ...given.map(([name]) => name)].join(' ');
+}
+
+/** With --key in the place of an id, only the command knows which argument is missing: `mayMove`. */
 function addArgument(
   command: Command,
   [name, help, choices]: NonNullable<CommandSpec['arguments']>[number],
+  mayMove: boolean,
 ): void {
-  const argument = new Argument(name, help);
+  const argument = new Argument(mayMove ? name.replace(/^<(.*)>$/, '[$1]') : name, help);
   if (choices !== undefined) {
     argument.argChoices = [...choices];
     argument.argParser((value) => {

@@ -13,16 +13,16 @@ import type { Span } from './style.ts';
 export interface SignalOptions {
   name?: string;
   payload?: string;
-  key?: string;
+  idempotencyKey?: string;
 }
 
 export const PAYLOAD_OPTION: OptionSpec = ['--payload <json>', 'its payload: JSON, @file, or - for stdin'];
-export const KEY_OPTION: OptionSpec = [
-  '--key <key>',
+export const IDEMPOTENCY_OPTION: OptionSpec = [
+  '--idempotency-key <key>',
   'an idempotency key: the same key delivers nothing again',
 ];
 
-export async function readSignal({ name, payload, key }: SignalOptions): Promise<{
+export async function readSignal({ name, payload, idempotencyKey }: SignalOptions): Promise<{
   name?: string;
   payload?: unknown;
   idempotencyKey?: string;
@@ -30,7 +30,7 @@ export async function readSignal({ name, payload, key }: SignalOptions): Promise
   return {
     ...(name === undefined ? {} : { name }),
     ...(payload === undefined ? {} : { payload: await readInput(payload, '--payload') }),
-    ...(key === undefined ? {} : { idempotencyKey: key }),
+    ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
   };
 }
 
@@ -50,7 +50,7 @@ const OPTION_OF: readonly [RegExp, string][] = [
   [/^request\.linkTo/, '--link'],
   [/^request\.name/, '--name'],
   [/^request\.payload/, '--payload'],
-  [/^request\.idempotencyKey/, '--key'],
+  [/^request\.idempotencyKey/, '--idempotency-key'],
   [/^request\.by/, '--by'],
 ];
 

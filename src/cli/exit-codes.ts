@@ -21,6 +21,8 @@ export const EXIT = {
 } as const;
 
 const BY_CODE: Partial<Record<ErrorCode, number>> = {
+  execution_ended: EXIT.refused,
+  no_reply: EXIT.timedOut,
   invalid_input: EXIT.usage,
   invalid_id: EXIT.usage,
   invalid_policy: EXIT.usage,
@@ -30,6 +32,7 @@ const BY_CODE: Partial<Record<ErrorCode, number>> = {
   invalid_cursor: EXIT.usage,
   signing_not_configured: EXIT.usage,
   idempotency_key_reused: EXIT.refused,
+  key_of_another_task: EXIT.refused,
   invalid_token: EXIT.refused,
   not_found: EXIT.notFound,
   unavailable: EXIT.unavailable,

@@ -37,7 +37,9 @@ export function openPrinter({ format, env }: PrinterOptions): Printer {
   const write = (output: Output, value: unknown, lines: readonly Line[]): void => {
     const style = styleFor(output, env);
     const text =
-      format === 'json' ? [escapedControls(JSON.stringify(value))] : lines.map((line) => paint(line, style));
+      format === 'json'
+        ? [escapedControls(JSON.stringify(value, bigAsText))]
+        : lines.map((line) => paint(line, style));
     output.write(text.map((line) => `${line}\n`).join(''));
   };
   const complain = (text: string): void =>
@@ -95,4 +97,9 @@ function hintFor(error: unknown, code: string): string | null {
 function codeOf(error: unknown): string {
   if (error instanceof UsageError) return error.detail?.code ?? 'usage';
   return isEngineError(error) ? error.code : 'error';
+}
+
+/** JSON has no such numbers. */
+function bigAsText(_key: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? String(value) : value;
 }

@@ -21,6 +21,7 @@ import { list } from './commands/list.ts';
 import { migrate } from './commands/migrate.ts';
 import { replay } from './commands/replay.ts';
 import { revokeLease } from './commands/revoke-lease.ts';
+import { send } from './commands/send.ts';
 import { setTags } from './commands/set-tags.ts';
 import { signal } from './commands/signal.ts';
 import { signingKeys } from './commands/signing-keys.ts';
@@ -37,7 +38,7 @@ import { StrictCommand, throwFrom } from './usage-errors.ts';
 const GROUPS: Readonly<Record<string, readonly CommandSpec[]>> = {
   'Run:': [submit, demo],
   'Inspect:': [list, describe, steps, explain, flows, streams, events],
-  'Act:': [cancel, replay, changePriority, setTags, revokeLease],
+  'Act:': [send, cancel, replay, changePriority, setTags, revokeLease],
   'Approve:': [
     waitpoints,
     shortcut('approvals', waitpoints, 'list'),

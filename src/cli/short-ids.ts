@@ -26,9 +26,23 @@ const COLUMNS = [
   column('AGE', 'number'),
 ] as const;
 
+/** A key in the place of an id: no id begins like that. */
+const KEY_PREFIX = 'key:';
+
+/** What stands for the id of the execution that a key names. */
+export function keyArgument(key: string, namespace = 'default'): string {
+  return `${KEY_PREFIX}${JSON.stringify([namespace, key])}`;
+}
+
+function keyIn(text: string): { namespace: string; key: string } | undefined {
+  if (!text.startsWith(KEY_PREFIX)) return undefined;
+  const [namespace, key] = JSON.parse(text.slice(KEY_PREFIX.length)) as [string, string];
+  return { namespace, key };
+}
+
 /** Refuses what cannot be an id, before the database is asked. */
 export function checkId(text: string, field = 'id'): void {
-  parseIdPrefix(text, field);
+  if (!text.startsWith(KEY_PREFIX)) parseIdPrefix(text, field);
 }
 
 /** The id of the only execution that the text can mean. A whole id is returned as it is, whether it exists or not. */
@@ -40,6 +54,12 @@ export async function executionIdOf(
 ): Promise<string> {
   checkId(text, field);
   if (text.startsWith('{')) return text;
+  const named = keyIn(text);
+  if (named !== undefined) {
+    const found = await engine.executions.byKey(named.key, { namespace: named.namespace });
+    if (found === null) throw await noExecution(engine, text);
+    return found.executionId;
+  }
   const { executions, hasMore } = await engine.executions.find(text);
   if (executions.length > 1) {
     const rows = executions.map(rowOfExecution);
@@ -140,6 +160,12 @@ async function ambiguous(
 
 /** There is no such execution; says so when it is a flow. */
 export async function noExecution(engine: Finder, text: string): Promise<EngineError> {
+  const named = keyIn(text);
+  if (named !== undefined) {
+    const { key, namespace } = named;
+    const where = `in the namespace ${printable(namespace)}`;
+    return new EngineError('not_found', `There is no execution with the key ${printable(key)} ${where}.`);
+  }
   const { flows } = await engine.flows.find(text);
   const sentence = `There is no execution ${printable(text)}`;
   const [flow] = flows;

@@ -11,6 +11,7 @@ import type { Connection } from './connection.ts';
 import { createFlowClient } from './flows.ts';
 import { choice, parsed } from '../contract/shape/kinds.ts';
 import { shape } from '../contract/shape/shape.ts';
+import { createMessageClient } from './messages.ts';
 import { createTaskClient } from './tasks.ts';
 import { guarded } from './guarded.ts';
 import { keepPort } from './port.ts';
@@ -65,13 +66,14 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   }
   const runner = reconcile === 'off' ? undefined : startUpkeep(context);
   const activeSpan = () => telemetry?.activeSpan();
-  const { close, signals, worker, upkeep, ...others } = engine;
+  const { close, signals, messages, worker, upkeep, ...others } = engine;
   const groups = guardedGroups(others);
   const connection: Connection = {
     ...guarded({
       ...createTaskClient(groups, activeSpan),
       ...createFlowClient(groups, activeSpan),
       signal: signals.deliver,
+      ...createMessageClient(messages, activeSpan),
       cancel: groups.executions.cancel,
       close,
     }),

@@ -17,10 +17,11 @@ import type {
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import type { Closable } from '../contract/stopping.ts';
 import type { FlowClient } from './flows.ts';
+import type { MessageClient } from './messages.ts';
 import type { TaskClient } from './tasks.ts';
 
 /** FlowFabric on one database and schema, opened by `connect`. */
-export interface Connection extends TaskClient, FlowClient, Closable {
+export interface Connection extends TaskClient, FlowClient, MessageClient, Closable {
   /** Sends a signal with a token. Throws `invalid_token`, whatever is wrong with the token. */
   signal(request: SignalRequest): Promise<DeliverOutcome>;
   /** Cancels executions that have not finished. A running handler is aborted. */

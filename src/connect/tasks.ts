@@ -3,11 +3,10 @@
  * schema first, and stored as it was given.
  */
 import { durationMs, type Duration } from '../contract/shape/duration.ts';
-import { ExecutionFailed } from '../contract/errors.ts';
-import type { ExecutionEnd, SubmitRequest, SubmitResult, WaitOptions } from '../contract/executions.ts';
+import type { IfExists, KeyOptions, SubmitRequest, SubmitResult } from '../contract/executions.ts';
 import type { Json } from '../contract/json.ts';
 import type { SqlExecutor } from '../contract/transactions.ts';
-import type { Executions, Streams as StreamGroup } from '../contract/connection.ts';
+import type { Streams as StreamGroup } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import { list, parsed } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
@@ -15,7 +14,7 @@ import { refuse, shape } from '../contract/shape/shape.ts';
 import type { NoStreams, StreamKinds } from '../define/streams.ts';
 import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../define/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
-import { revealedWait } from './revealed-wait.ts';
+import { runHandle, type HandleGroups, type RunHandle } from './handles.ts';
 import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
 /** Options of one execution of a task; they replace those of its contract. */
@@ -26,8 +25,19 @@ export interface TaskSubmitOptions extends TaskTerms {
   delay?: Duration;
   /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   executionId?: string;
-  /** Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. */
+  /**
+   * Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. Beside a
+   * `key` it is meant under that key.
+   */
   idempotencyKey?: string;
+  /** Names the execution within its namespace: no two that are open have the same, and `byKey` finds it. */
+  key?: string;
+  /**
+   * With `key`: what to do when it names an execution that has not finished. `attach`: return that one (`attached`), or
+   * throw `key_of_another_task`. `refuse`: submit nothing (`refused`). `replace`: cancel that one in the same commit
+   * (`replaced`); the old handler may run until it is told. Default `attach`.
+   */
+  ifExists?: IfExists;
 }
 
 /** Options of one submit call. */
@@ -39,17 +49,15 @@ export interface TaskCallOptions {
 }
 
 /** An execution of a task, with the types of its contract. */
-export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> {
-  readonly executionId: ExecutionId;
+export interface ExecutionHandle<Out, Streams extends StreamKinds = NoStreams> extends RunHandle<Out> {
   /** Its streams, by their names in the task's contract. */
   readonly streams: StreamReaders<Streams>;
-  /**
-   * Waits until it has finished and returns its result. Notified, not polled. Throws ExecutionFailed when it did not
-   * succeed.
-   */
-  result(options?: WaitOptions): Promise<Out>;
-  /** Waits until it has finished and returns its outcome, whatever it is. */
-  wait(options?: WaitOptions): Promise<ExecutionEnd>;
+}
+
+/** Where to look for a key, and which task it should be of. */
+export interface TaskKeyOptions<AnyOf> extends KeyOptions {
+  /** Gives the handle the types of its contract. The key of an execution of another task is refused. */
+  task?: AnyOf;
 }
 
 /** An execution as its submit returns it. */
@@ -77,10 +85,18 @@ export interface TaskClient {
     task: Task<In, Parsed, Made, Out, Streams>,
     executionId: string,
   ): ExecutionHandle<Out, Streams>;
+  /**
+   * Returns a handle on the execution that a key names: the open one, otherwise the last that finished, while it is
+   * kept. Null when there is none. Throws `key_of_another_task` when it is not of the given task.
+   */
+  byKey<In, Parsed, Made, Out = Json, Streams extends StreamKinds = NoStreams>(
+    key: string,
+    options?: TaskKeyOptions<Task<In, Parsed, Made, Out, Streams>>,
+  ): Promise<ExecutionHandle<Out, Streams> | null>;
 }
 
 /** The groups that are used here. */
-type TaskGroups = { executions: Executions; streams: StreamGroup };
+type TaskGroups = HandleGroups & { streams: StreamGroup };
 
 /** Most values are checked with the request. */
 const taskFields = {
@@ -93,6 +109,8 @@ const taskFields = {
   delay: parsed.optional(),
   executionId: parsed.optional(),
   idempotencyKey: parsed.optional(),
+  key: parsed.optional(),
+  ifExists: parsed.optional(),
 };
 const taskSubmitOptions = shape<TaskSubmitOptions>(taskFields);
 const submitOptions = shape<TaskSubmitOptions & TaskCallOptions>({
@@ -100,14 +118,20 @@ const submitOptions = shape<TaskSubmitOptions & TaskCallOptions>({
   executor: parsed.optional(),
   hint: parsed.optional(),
 });
+const keyOptions = shape<TaskKeyOptions<unknown>>({ namespace: parsed.optional(), task: parsed.optional() });
 const itemList = list(parsed, LIMITS.submitBatch);
 
+/** The span that is active where a call is made. */
+export type ActiveSpan = () => SpanName | undefined;
+
 /** Submits carry the active span in their tags, so that the trace continues in the worker. */
-export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName | undefined): TaskClient {
-  const traced = (request: SubmitRequest): SubmitRequest => {
-    const tags = withTrace(request.tags, activeSpan());
-    return tags === undefined ? request : { ...request, tags };
-  };
+export function tracedBy(activeSpan: ActiveSpan, request: SubmitRequest): SubmitRequest {
+  const tags = withTrace(request.tags, activeSpan());
+  return tags === undefined ? request : { ...request, tags };
+}
+
+export function createTaskClient(groups: TaskGroups, activeSpan: ActiveSpan): TaskClient {
+  const traced = (request: SubmitRequest): SubmitRequest => tracedBy(activeSpan, request);
   return {
     async submit(task, input, options = {}) {
       submitOptions.checkKeys(options, 'options');
@@ -132,8 +156,21 @@ export function createTaskClient(groups: TaskGroups, activeSpan: () => SpanName 
       checkTask(task);
       return handleOf(groups, task, executionId as ExecutionId) as never;
     },
+    async byKey(key, options = {}) {
+      keyOptions.check(options, 'options');
+      const { task, namespace } = options;
+      if (task !== undefined) checkTask(task);
+      const found = await groups.executions.byKey(key, namespace === undefined ? {} : { namespace });
+      if (found === null) return null;
+      if (task !== undefined && found.kind !== task.name)
+        refuse('key', `names an execution of ${found.kind}, not of ${task.name}`, 'key_of_another_task');
+      return handleOf(groups, task ?? NO_TASK, found.executionId) as never;
+    },
   };
 }
+
+/** Stands for the task of an execution that is only known by its key. */
+const NO_TASK: Pick<AnyTask, 'streams'> = { streams: undefined };
 
 function callOptions({
   executor,
@@ -151,7 +188,7 @@ function checkTask(task: unknown): void {
   refuse('task', 'must come from task()');
 }
 
-async function toRequest(
+export async function toRequest(
   task: AnyTask,
   input: unknown,
   options: TaskSubmitOptions,
@@ -167,16 +204,13 @@ async function toRequest(
   };
 }
 
-function handleOf(groups: TaskGroups, task: AnyTask, executionId: ExecutionId): ExecutionHandle<Json> {
-  const wait = revealedWait(groups.executions, executionId);
+function handleOf(
+  groups: TaskGroups,
+  task: Pick<AnyTask, 'streams'>,
+  executionId: ExecutionId,
+): ExecutionHandle<Json> {
   return {
-    executionId,
+    ...runHandle(groups, executionId),
     streams: streamReaders(groups.streams, executionId, (task.streams ?? {}) as StreamKinds),
-    wait,
-    async result(options) {
-      const ended = await wait(options);
-      if (ended.outcome === 'success') return ended.result;
-      throw new ExecutionFailed(executionId, ended);
-    },
   };
 }

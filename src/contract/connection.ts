@@ -8,6 +8,8 @@ import type {
   CancelOutcome,
   ExecutionEnd,
   ExecutionResult,
+  KeyedExecution,
+  KeyOptions,
   OperatorNote,
   RevokeOutcome,
   RevokeRequest,
@@ -87,6 +89,8 @@ import type {
   SummaryItem,
   TailOnceRequest,
   TailRequest,
+  WatchItem,
+  WatchRequest,
   WatchSummaryRequest,
 } from './streams.ts';
 import type { SqlTransaction } from './transactions.ts';
@@ -104,6 +108,11 @@ export interface Executions {
     executionId: string,
     options?: DescribeOptions<Part>,
   ): Promise<DescribedExecution<Part> | null>;
+  /**
+   * Returns the execution that a key names: the open one, otherwise the last that finished, while it is kept. Null when
+   * there is none.
+   */
+  byKey(key: string, options?: KeyOptions): Promise<KeyedExecution | null>;
   /** Returns the outcome of an execution, or `pending` while it has none. */
   result(executionId: string, options?: RevealOptions): Promise<ExecutionResult>;
   /** Waits until the execution has finished and returns its outcome. Notified, not polled. Throws `not_found`. */
@@ -205,6 +214,11 @@ export interface Streams {
     executionId: string,
     request?: WatchSummaryRequest & RevealOptions,
   ): AsyncIterable<SummaryItem>;
+  /**
+   * Yields document, progress and state as they are now, then each whenever it has changed, until the execution has
+   * finished. It looks at most ten times a second: what comes in between is left out, the last one never.
+   */
+  watch(executionId: string, request?: WatchRequest & RevealOptions): AsyncIterable<WatchItem>;
 }
 
 /** The event feed: everything that happened, in commit order. */

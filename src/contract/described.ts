@@ -2,16 +2,25 @@
  * What `describe` returns about an execution on request, beside its snapshot. Every part is bounded: it has the last ones,
  * oldest first, and tells whether there are more.
  */
-import type { AttemptRecord, ExecutionSummary } from './operations.ts';
+import type { AttemptRecord, ExecutionSummary, LeaseSpan } from './operations.ts';
 import type { ExecutionSnapshot } from './executions.ts';
 import type { Json } from './json.ts';
+import type { ListedMessage, RunSummary } from './messages.ts';
 import type { RevealOptions } from './redaction.ts';
 import type { PendingWaitpoint } from './signals.ts';
 import type { PublicState } from './states.ts';
 import type { ListedStep } from './steps.ts';
 
 /** A part of an execution that `describe` includes on request. */
-export const DESCRIBE_PARTS = ['input', 'steps', 'children', 'waits', 'timeline'] as const;
+export const DESCRIBE_PARTS = [
+  'input',
+  'steps',
+  'children',
+  'waits',
+  'messages',
+  'runs',
+  'timeline',
+] as const;
 
 /** The name of such a part. */
 export type DescribePart = (typeof DESCRIBE_PARTS)[number];
@@ -53,6 +62,8 @@ export interface TimelineAttempts extends Pick<
   startedAtMs: number;
   /** When the last of them ended; null while it runs or is paused. */
   endedAtMs: number | null;
+  /** Who held them, and when, in order: the last 20 leases. */
+  leases: readonly LeaseSpan[];
 }
 
 /** What happened to an execution, as its rows tell. */
@@ -67,6 +78,7 @@ export type TimelineEntry =
       workerInstanceId: string;
       leaseEpoch: number;
       expiresAtMs: number;
+      renewals: number;
     }
   | { what: 'ended'; atMs: number; state: PublicState };
 
@@ -80,6 +92,10 @@ export interface DescribedParts {
   children: LastOf<ChildSnapshot>;
   /** Its open waitpoints and the signals they have received, at most 100. */
   waits: LastOf<PendingWaitpoint>;
+  /** Its messages: those that were handed over, then those that it has not received; at most 100. */
+  messages: LastOf<ListedMessage>;
+  /** The runs before the current one, if it continued as a new run: the last 20. */
+  runs: LastOf<RunSummary>;
   /** From its submission to now, with its last 200 attempts. */
   timeline: LastOf<TimelineEntry>;
 }

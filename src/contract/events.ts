@@ -48,6 +48,7 @@ export const SIGNAL_EVENTS = [
   'delivered',
   'resumed',
   'escalated',
+  'continued',
   'timed_out',
   'waitpoints_expired',
 ] as const;
@@ -140,6 +141,8 @@ export interface CompletionEvent extends ExecutionEventBase {
   /** The lease it finished under, if it had one. */
   leaseId: string | null;
   workerInstanceId: string | null;
+  /** Messages it was sent and never received. They stay readable. */
+  unreadMessages: number;
 }
 
 interface OperatorEventBase extends ExecutionEventBase {
@@ -154,7 +157,7 @@ export type OperatorEvent =
       type: 'replayed';
       reason: string | null;
       replayCount: number;
-      from: 'start' | 'failed_step';
+      from: 'start' | 'failed_step' | 'step';
       previousOutcome: CompletionEventType;
     })
   | (EventBase & {
@@ -195,6 +198,8 @@ export type SignalEvent =
       by: string | null;
     })
   | (SignalEventBase & { type: 'escalated'; wait: string })
+  /** A run ended, and the next one begins: `run` is the number of the one that ended. */
+  | (SignalEventBase & { type: 'continued'; run: bigint })
   | (SignalEventBase & { type: 'timed_out'; wait: string; onTimeout: 'fail' | 'cancel' | 'expire' })
   | (SignalEventBase & { type: 'waitpoints_expired'; waitpoints: readonly string[] });
 

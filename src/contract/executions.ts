@@ -30,14 +30,47 @@ export interface SubmitRequest {
   delay?: Duration;
   /** Makes the submit repeatable: a second one with the same id returns `duplicate`. Default: a new id. */
   executionId?: string;
-  /** Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. */
+  /**
+   * Makes the submit repeatable within the namespace: a second one returns `duplicate` and the first one's id. Beside a
+   * `key` it is meant under that key.
+   */
   idempotencyKey?: string;
+  /**
+   * Names the execution within its namespace: it can be found by it, and no two that are open have the same. Cannot be
+   * given together with `executionId`, nor to children and members of flows, and must not look like an id.
+   */
+  key?: string;
+  /**
+   * With `key`: what to do when it names an execution that has not finished. `attach` submits nothing and returns
+   * `attached` with that one's id; it throws `key_of_another_task` if that one is of another kind. `refuse` submits
+   * nothing and returns `refused`. `replace` cancels that one and submits this one in the same commit; the old handler
+   * may run until it is told. It cannot be used inside the caller's transaction. Default `attach`.
+   */
+  ifExists?: IfExists;
 }
+
+/** What a submit does when its key names an execution that has not finished. */
+export type IfExists = 'attach' | 'refuse' | 'replace';
 
 /** The outcome of a submit. */
 export interface SubmitResult {
+  /** Of the execution that was submitted, or of the one that was there: for `duplicate`, `attached` and `refused`. */
   executionId: ExecutionId;
-  outcome: 'submitted' | 'duplicate';
+  outcome: 'submitted' | 'duplicate' | 'attached' | 'refused' | 'replaced';
+  /** With `replaced`: the execution that was cancelled. */
+  replacedId?: ExecutionId;
+}
+
+/** Where to look for a key. */
+export interface KeyOptions {
+  /** Default `default`. */
+  namespace?: string;
+}
+
+/** The execution that a key names: the open one, otherwise the last that finished, while it is kept. */
+export interface KeyedExecution {
+  executionId: ExecutionId;
+  kind: string;
 }
 
 /** Options of one submit call. */
@@ -104,6 +137,8 @@ export interface LeaseSnapshot {
   workerInstanceId: string;
   acquiredAtMs: number;
   expiresAtMs: number;
+  /** How often it was renewed. */
+  renewals: number;
 }
 
 /** One execution in its current state, with its lease and its last attempts. */
@@ -142,6 +177,8 @@ export interface ExecutionSnapshot {
   parentId: ExecutionId | null;
   /** The flow it is a member of. */
   flowId: ExecutionId | null;
+  /** The key that names it; null when it has none, or when another execution has taken it. */
+  key: string | null;
   /** Reconcilers that could not act on it and are backing off. */
   setbacks: { reconciler: string; failures: number; errorCode: string }[];
 }

@@ -66,7 +66,7 @@ export interface OnwardEdge extends Omit<EdgeRequest, 'from'> {
 /** One member of a flow. */
 export interface MemberRequest extends Omit<
   SubmitRequest,
-  'namespace' | 'executionId' | 'idempotencyKey' | 'delay'
+  'namespace' | 'executionId' | 'idempotencyKey' | 'key' | 'ifExists' | 'delay'
 > {
   /** Unique within the flow. */
   name: string;

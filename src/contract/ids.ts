@@ -128,8 +128,21 @@ const CRC_TABLE = Uint16Array.from({ length: 256 }, (_, byte) => {
 });
 
 /** The partition of an idempotency key, and with it of the execution submitted under it. */
-export function partitionOfKey(namespace: string, key: string): number {
+export function partitionOfIdempotencyKey(namespace: string, key: string): number {
   return crc16(new TextEncoder().encode(`${namespace}\u0000${key}`)) % PARTITION_COUNT;
+}
+
+/** The partition of a key, and with it of every execution that has it. */
+export function partitionOfKey(namespace: string, key: string): number {
+  return crc16(new TextEncoder().encode(`${namespace}${KEY_MARK}${key}`)) % PARTITION_COUNT;
+}
+
+/** Between a namespace and a key, and between a key and the idempotency keys that are meant under it. */
+export const KEY_MARK = '\u0001';
+
+/** Whether a text could be taken for the id of an execution, or for its uuid. */
+export function looksLikeId(text: string): boolean {
+  return text.startsWith('{fp:') || isUuid(text.toLowerCase());
 }
 
 const UUID_BYTES = 16;

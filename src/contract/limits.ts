@@ -50,6 +50,8 @@ export const LIMITS = {
   failureCauses: 8,
   reasonBytes: 1_024,
   idempotencyKeyBytes: 256,
+  /** Bytes of the key that names an execution. */
+  keyBytes: 256,
   maxReplays: 1_000,
   /** Executions in one page of a list, and rows examined for it. */
   listPage: 1_000,
@@ -57,14 +59,16 @@ export const LIMITS = {
   /** Executions with one tag that `settled` looks at. */
   settledExamined: 200_000,
   /**
-   * Of one `describe`: steps and the bytes of each value, children, waitpoints, attempts of the timeline, and attempts with
-   * the detail of their failure. The last ones are returned; of values, the beginning.
+   * Of one `describe`: steps and the bytes of each value, children, waitpoints, attempts of the timeline and leases of each
+   * entry in it, and attempts with the detail of their failure. The last ones are returned; of values, the beginning.
    */
   describedSteps: 500,
   describedValueBytes: 2_048,
   describedChildren: 200,
   describedWaits: 100,
+  describedMessages: 100,
   describedAttempts: 200,
+  describedLeases: 20,
   describedDetails: 20,
   /** Executions or flows returned for the beginning of an id. */
   idCandidates: 10,
@@ -92,6 +96,11 @@ export const LIMITS = {
   rateSpanMs: 60_000,
   /** Executions acted on in one chunk of a bulk verb. */
   bulkChunk: 1_000,
+  /** Children that are ended or replayed with their parent in one transaction. */
+  familyPart: 256,
+  /** Items of one `ctx.map`, and how many of them may be in progress at once. */
+  mapItems: 10_000,
+  mapConcurrency: 1_000,
   /** Steps of one execution. */
   steps: 10_000,
   stepNameBytes: 128,
@@ -144,13 +153,18 @@ export const LIMITS = {
   messagesBytes: 16_777_216,
   /** Bytes of one message's payload, or of a reply, as JSON text. */
   messageBytes: 65_536,
-  /** Bytes of the name of a mailbox, which names the steps of its waits. */
+  /** Bytes of the name of a mailbox. */
   mailboxBytes: 128,
   messageIdBytes: 256,
+  /** How long a request waits for its reply: by default, and at most. */
+  requestMs: 30_000,
+  requestLongestMs: 86_400_000,
   /** How long the id of a message that was handed over in an earlier run is remembered at least. */
   messageIdMs: 3_600_000,
   /** Runs whose summaries are kept. */
   runSummaries: 20,
+  /** Rows of one kind that are deleted at once when a run ends. */
+  runPart: 1_000,
   /** Bytes of one frame of a stream; frames and bytes of one append. */
   frameBytes: 65_536,
   appendFrames: 1_000,
@@ -160,6 +174,13 @@ export const LIMITS = {
   correlationBytes: 256,
   /** Bytes of a summary document. */
   documentBytes: 1_048_576,
+  /**
+   * Frames that a handler which runs again is compared with; what follows them is written again. And patches that are
+   * put into the order of the handler when another attempt writes patches before steps that are finished; if there are
+   * more, patches are folded in the order they come.
+   */
+  comparedFrames: 100_000,
+  refoldedPatches: 20_000,
   /** Frames in one read of a stream, and how long one call waits for more. */
   streamRead: 10_000,
   /** Bytes of one page of frames; a page has at least one frame. */

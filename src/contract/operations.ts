@@ -8,6 +8,7 @@ import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
 import type { RevealOptions } from './redaction.ts';
 import type { AttemptOutcome, LifecyclePhase, PublicState } from './states.ts';
+import type { StepKey } from './steps.ts';
 
 /** Which executions to select. All conditions must hold; unknown keys are refused. */
 export interface ExecutionFilter {
@@ -90,6 +91,17 @@ export interface FoundExecutions {
   hasMore: boolean;
 }
 
+/** A time during which a worker held an execution. */
+export interface LeaseSpan {
+  leaseEpoch: number;
+  workerInstanceId: string;
+  fromMs: number;
+  /** Null while it lasts. */
+  toMs: number | null;
+  /** How often it was renewed. */
+  renewals: number;
+}
+
 /** One attempt, as `listAttempts` returns it. */
 export interface AttemptRecord {
   attemptIndex: number;
@@ -110,6 +122,8 @@ export interface AttemptRecord {
   failureDetail: FailureDetail | null;
   /** How its earlier leases were given up, in order; equal ones in a row are one. */
   pauses: readonly ('released' | 'paused' | 'suspended')[];
+  /** Who held it, and when, in order: the last 16 leases that have ended, and the current one. */
+  leases: readonly LeaseSpan[];
 }
 
 /** Which attempts of an execution to list. */
@@ -138,6 +152,7 @@ export const GATES = [
   'backing_off',
   'waiting_children',
   'waiting_upstreams',
+  'continue_as_needed',
   'suspended',
   'lane_paused',
   'no_worker',
@@ -174,6 +189,11 @@ export type Explanation =
 export interface ReplayRequest extends OperatorNote {
   /** `failed_step`: finished steps are kept. `start`: everything runs again. Default `failed_step`. */
   from?: 'failed_step' | 'start';
+  /**
+   * Keeps what was recorded before this step, sleep or wait, and does it and everything after it again. What was spawned
+   * before it stays, later children are spawned anew. Not with `from`.
+   */
+  fromStep?: string | StepKey;
 }
 
 /** The outcome of a replay. */
@@ -181,6 +201,10 @@ export type ReplayOutcome = { executionId: ExecutionId } & (
   | { outcome: 'replayed'; replayCount: number }
   | { outcome: 'not_terminal'; lifecyclePhase: LifecyclePhase }
   | { outcome: 'replays_exhausted'; replayCount: number }
+  /** Another execution has its key now. */
+  | { outcome: 'key_taken' }
+  /** Nothing is recorded under the name and key of `fromStep`. */
+  | { outcome: 'step_not_found' }
   | { outcome: 'moved' }
   | { outcome: 'not_found' }
 );

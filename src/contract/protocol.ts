@@ -2,14 +2,30 @@
  * The worker protocol: the calls a worker makes. Every call about work carries its lease; a refused lease is returned
  * as a value, and its holder must stop. Applications use connection.ts instead.
  */
-import type { ExecutionEnd, ExecutionResult, SubmitRequest, WaitOptions } from './executions.ts';
+import type { DescribedExecution, DescribeOptions, DescribePart } from './described.ts';
+import type {
+  CancelOutcome,
+  ExecutionEnd,
+  ExecutionResult,
+  OperatorNote,
+  WaitOptions,
+} from './executions.ts';
 import type { FailureDetail } from './failure-detail.ts';
 import type { MemberRequest, SubmittedFlow } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
-import type { CreateWaitpointOutcome, SuspendOutcome, SuspendRequest, WaitpointRequest } from './signals.ts';
+import type { ContinueOutcome, ReplyOutcome, ReplyRequest } from './messages.ts';
+import type {
+  ApproveRequest,
+  CreateWaitpointOutcome,
+  DeliverOutcome,
+  SuspendOutcome,
+  SuspendRequest,
+  WaitpointRequest,
+} from './signals.ts';
 import type { LifecyclePhase, TerminalOutcome } from './states.ts';
 import type {
+  ChildRequest,
   EndOrder,
   NewStep,
   OrderOutcome,
@@ -20,7 +36,16 @@ import type {
   SpawnOutcome,
   StepRecord,
 } from './steps.ts';
-import type { AppendOptions, AppendOutcome, FrameRequest } from './streams.ts';
+import type {
+  AppendOptions,
+  AppendOutcome,
+  FrameRequest,
+  ParentChange,
+  ParentState,
+  ParentStep,
+  WrittenOutput,
+  WrittenPatches,
+} from './streams.ts';
 import type { SqlExecutor, Transact } from './transactions.ts';
 
 /** Which worker claims, what it can run, and how much of it. */
@@ -60,7 +85,7 @@ export interface Claim extends LeaseRef {
   /** Its values are hidden from reads: what is logged about it must not contain any. */
   redacted: boolean;
   createdAtMs: number;
-  /** How often a replay started the execution over from the beginning. */
+  /** The first attempt of its run, or since a replay started it over: later ones have other children. */
   generation: number;
   /** The flow it is a member of, or null. */
   flowId: ExecutionId | null;
@@ -152,7 +177,7 @@ export interface Hint {
   dueInMs: number | null;
   /** Worker instances whose leases were revoked. */
   workers: readonly string[];
-  /** Uuids of executions that finished, or `all` when there are too many to name. */
+  /** Uuids of executions that finished or replied to a request, or `all` when there are too many to name. */
   ended: readonly string[] | 'all';
   /** Uuids of executions whose stream has new frames or was closed, or `all`. */
   streams: readonly string[] | 'all';
@@ -199,11 +224,35 @@ export interface WorkerPort {
   suspend(lease: LeaseRef, request: SuspendRequest): Promise<SuspendOutcome>;
   /** Opens a waitpoint ahead of the wait, to give out its token. Signals that arrive early are stored. Repeatable. */
   createWaitpoint(lease: LeaseRef, request: WaitpointRequest): Promise<CreateWaitpointOutcome>;
+  /** Stores the reply to a message that the execution has received. Repeatable: the first reply stays. */
+  reply(lease: LeaseRef, request: ReplyRequest): Promise<ReplyOutcome>;
+  /**
+   * Ends the run with a new input: the next run begins under the same id, without the steps and waits of this one.
+   * Repeatable.
+   */
+  continueAs(lease: LeaseRef, input?: unknown): Promise<ContinueOutcome>;
   /**
    * Submits children of the lease's execution, in its partition; an id of another one is refused. Repeatable when the
    * requests carry ids.
    */
-  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
+  spawn(lease: LeaseRef, requests: readonly ChildRequest[]): Promise<SpawnOutcome>;
+  /** Reads which children of earlier generations an execution begun anew has kept. */
+  readKeptChildren(executionId: string): Promise<ExecutionId[]>;
+  /** Cancels a child of the lease's execution. Throws `not_found` for any other. */
+  cancelChild(lease: LeaseRef, childId: string, note: OperatorNote): Promise<CancelOutcome>;
+  /** Reads a child of the lease's execution. Throws `not_found` for any other. */
+  describeChild<Part extends DescribePart = never>(
+    lease: LeaseRef,
+    childId: string,
+    options?: DescribeOptions<Part>,
+  ): Promise<DescribedExecution<Part>>;
+  /** Sends a signal to a waitpoint of a child of the lease's execution. Throws `not_found`. */
+  signalChild(
+    lease: LeaseRef,
+    childId: string,
+    waitpoint: string,
+    request: ApproveRequest,
+  ): Promise<DeliverOutcome>;
   /** Replaces the execution's progress report. Ignored when the lease is gone. */
   reportProgress(lease: LeaseRef, progress: Progress): Promise<void>;
   /** Writes frames in order, all or none. */
@@ -212,6 +261,21 @@ export interface WorkerPort {
     frames: readonly FrameRequest[],
     options?: AppendOptions,
   ): Promise<AppendOutcome>;
+  /** Reads what the execution wrote before this lease: a handler that runs again does not write it again. */
+  readWritten(lease: LeaseRef): Promise<WrittenOutput>;
+  /** Reads the patches among that, and the document they make. */
+  readPatches(lease: LeaseRef): Promise<WrittenPatches>;
+  /** Whether the execution has a parent, and whether that has ended. */
+  readParent(lease: LeaseRef): Promise<ParentState>;
+  /**
+   * Stores a finished step, and changes the document of the execution's parent in the same commit: once, and not at all
+   * if that has ended.
+   */
+  recordForParent(
+    lease: LeaseRef,
+    step: ParentStep,
+    changes: readonly ParentChange[],
+  ): Promise<RecordOutcome>;
   /** Adds members and edges to the flow of a running member. Repeatable: members are identified by name. */
   extendFlow(lease: LeaseRef, members: readonly MemberRequest[]): Promise<SubmittedFlow>;
   /** Returns the outcome of a child, or `pending` while it has none. */

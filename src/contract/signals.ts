@@ -49,6 +49,8 @@ export interface HandedMessage {
   /** Whether its sender waits for a reply. */
   wantsReply: boolean;
   payload: Json;
+  /** The handler has replied. */
+  isReplied?: true;
 }
 
 /** A signal as a wait returns it. */
@@ -193,6 +195,9 @@ export interface ApproveRequest {
   payload?: unknown;
   idempotencyKey?: string;
 }
+
+/** What a handle sends to a waitpoint. `by`: default `operator`, or the parent of a child. */
+export type SignalNote = Partial<ApproveRequest>;
 
 /** The effects a signal can have. */
 export const SIGNAL_EFFECTS = ['buffered', 'not_matching', 'not_counted', 'counted', 'resumed'] as const;

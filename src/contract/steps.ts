@@ -1,7 +1,7 @@
 /**
  * What a running handler does before it finishes: steps, the order of their outcomes, pauses, children and progress.
  */
-import type { SubmitResult } from './executions.ts';
+import type { SubmitRequest, SubmitResult } from './executions.ts';
 import type { Json } from './json.ts';
 import type { LeaseRefusal } from './protocol.ts';
 import type { WaitEnd } from './signals.ts';
@@ -71,6 +71,12 @@ export interface PauseRequest {
 
 /** `due`: what the pause would wait for has already happened; the lease is kept. */
 export type PauseOutcome = { outcome: 'paused'; repeated: boolean } | { outcome: 'due' } | LeaseRefusal;
+
+/** A child to spawn. */
+export interface ChildRequest extends SubmitRequest {
+  /** It does not end with its parent. Default false. */
+  detached?: boolean;
+}
 
 /** The children, in the order of the requests. */
 export type SpawnOutcome = { outcome: 'spawned'; children: SubmitResult[] } | LeaseRefusal;

@@ -5,7 +5,7 @@ import type { Json } from './json.ts';
 import type { Duration } from './shape/duration.ts';
 import type { LeaseRefusal } from './protocol.ts';
 import type { StepKey } from './steps.ts';
-import type { BlockingReason } from './states.ts';
+import type { BlockingReason, PublicState } from './states.ts';
 
 /**
  * How frames are kept. `durable`: as long as the execution. `summary`: the same, and the frame is a patch of the
@@ -42,6 +42,55 @@ export interface FrameRequest {
   correlationId?: string;
   /** The step it belongs to: once that has finished, the frame is not written again. */
   step?: StepKey & { tryIndex?: number };
+  /**
+   * Set by a handler that ran again and wrote something else than before: the id of the first frame of the same attempt,
+   * type and mode, written outside of steps, that no longer counts.
+   */
+  supersedes?: string;
+  /** Finished steps of earlier attempts whose frames come before this one. Default: all of them. */
+  after?: readonly { name: string; key: string }[];
+  /** What is applied to the document in place of a patch, as bytes of JSON; the patch itself is kept. */
+  applied?: Uint8Array;
+}
+
+/** A frame that an attempt has written outside of steps, as a handler that runs again compares it. */
+export interface WrittenFrame {
+  id: string;
+  frameType: string;
+  mode: Exclude<FrameMode, 'best_effort'>;
+  /** The encoding and, after a colon, the SHA-256 of the payload in hexadecimal. */
+  digest: string;
+}
+
+/** Whose output stays when an attempt ends: a finished step, or a child. */
+export type OutputSource = { step: { name: string; key: string } } | { child: string };
+
+/** What an execution has written before the current lease, and what of it counts. */
+export interface WrittenOutput {
+  /** What this attempt has written outside of steps, in order, without what was superseded. At most `comparedFrames`. */
+  frames: WrittenFrame[];
+  /** Finished steps of earlier attempts that have frames. */
+  steps: { name: string; key: string }[];
+  /** Those of them that frames of this attempt come after. */
+  placed: { name: string; key: string }[];
+  /** Sources of patches in any attempt. */
+  patchedBy: OutputSource[];
+  /** Whether the document contains patches that no longer count: of a step that did not finish. */
+  hasLeftovers: boolean;
+}
+
+/** A patch that counts as it was written, with its source; null when it was written outside of steps in this attempt. */
+export interface WrittenPatch {
+  id: string;
+  source: OutputSource | null;
+  patch: { [key: string]: Json };
+}
+
+/** The document, and the patches in any attempt that count. */
+export interface WrittenPatches {
+  document: { [key: string]: Json };
+  /** In the order they were written; null when there are more than `refoldedPatches`. */
+  patches: WrittenPatch[] | null;
 }
 
 /** How many best-effort frames are kept: about twice as many as arrive in `ttlMs` at the recent rate. */
@@ -93,6 +142,20 @@ export interface StreamFrame {
   step: { name: string; key: string; tryIndex: number } | null;
   /** The document's version after this patch; null for other frames. */
   summaryVersion: number | null;
+  /** The child that patched the document of this execution, its parent; null for what the execution wrote itself. */
+  child: string | null;
+  /** The first frame of the same attempt, type and mode that no longer counts; `restarted` tells of it. */
+  supersedes: string | null;
+  /**
+   * The finished steps of earlier attempts that its handler had come past since the frame before: their frames come
+   * before this one, those of others after it. `foldStream` puts them there. Null: all of them come before it.
+   */
+  after: readonly { name: string; key: string }[] | null;
+  /**
+   * What was applied to the document in place of this patch, because its handler ran again and had not come past others
+   * that follow it. Null: the patch itself.
+   */
+  applied: { [key: string]: Json } | null;
   encoding: FrameEncoding;
   /** A string for text, bytes for binary, the value for JSON. */
   payload: Json | Uint8Array;
@@ -163,14 +226,22 @@ export interface TailRequest {
 
 /**
  * What a tail yields, each with the cursor to resume after it. A tail resumed from a cursor repeats no frame, gap or
- * attempt; `restarted`, `paused` and `closed` may be repeated once.
+ * attempt; `resumed`, `restarted`, `paused` and `closed` may be repeated once.
  */
 export type StreamItem = { cursor: string; attemptIndex: number } & (
   | { type: 'frame'; frame: StreamFrame }
   /** Best-effort frames that were trimmed before they could be read. */
   | { type: 'gap'; missed: number }
-  /** The attempt continues under another lease: what it wrote outside finished steps is written again. */
-  | { type: 'restarted'; leaseEpoch: number; finishedSteps: { name: string; key: string }[] }
+  /**
+   * The attempt has a worker again, under another lease, and its handler runs from the top. Only what it wrote inside
+   * steps that are not finished is written again.
+   */
+  | { type: 'resumed'; leaseEpoch: number; finishedSteps: { name: string; key: string }[] }
+  /**
+   * The handler ran again and wrote something else than before: frames of this attempt, type and mode that were written
+   * outside of steps no longer count, from the one with the id `from` on. The next frame is the first of the new ones.
+   */
+  | { type: 'restarted'; stream: string; mode: FrameMode; from: string }
   /** The attempt freed its worker and will continue. */
   | { type: 'paused'; reason: BlockingReason }
   /** The attempt has finished. Another one may follow. */
@@ -193,11 +264,11 @@ export interface TailOnceRequest {
   visibility?: StreamVisibility;
 }
 
-/** The summary document of an attempt. */
+/** The summary document of an attempt. It begins with what finished steps of earlier attempts patched. */
 export interface StreamSummary {
   attemptIndex: number;
   document: { [key: string]: Json };
-  /** Starts at 1 and grows by one with each patch. */
+  /** Starts at 1 and grows by one with each patch; the next attempt goes on counting. */
   version: number;
   patchKind: 'json-merge-patch';
   firstAppliedAtMs: number;
@@ -210,9 +281,41 @@ export interface WatchSummaryRequest {
   signal?: AbortSignal;
 }
 
-/** First the current document, then each patch once; another `document` when another attempt starts. */
+/**
+ * First the current document, then each patch once; another `document` when another attempt starts, with what is kept of
+ * the one before.
+ */
 export type SummaryItem = { attemptIndex: number } & (
   | { type: 'document'; document: { [key: string]: Json }; version: number }
   | { type: 'patch'; patch: { [key: string]: Json }; version: number }
   | { type: 'closed'; reason: StreamCloseReason }
 );
+
+/**
+ * A change of a parent's document by one of its children: a JSON Merge Patch, or by how much the number at a path grows.
+ * Whatever is no number there counts as 0.
+ */
+export type ParentChange = { patch: object } | { path: readonly string[]; by: number };
+
+/** Whether an execution has a parent, and whether that has ended. */
+export type ParentState = 'active' | 'not_active' | 'none';
+
+/** A finished step of a child. */
+export interface ParentStep extends StepKey {
+  value?: unknown;
+  durationMs?: number;
+}
+
+/** Until when to watch. */
+export interface WatchRequest {
+  signal?: AbortSignal;
+}
+
+/**
+ * What a page shows of an execution. Each item replaces the one of its type before; the last item is the state the
+ * execution ended in.
+ */
+export type WatchItem =
+  | { type: 'document'; attemptIndex: number; document: { [key: string]: Json }; version: number }
+  | { type: 'progress'; percent: number | null; message: string | null; reportedAtMs: number }
+  | { type: 'state'; state: PublicState; attemptIndex: number };

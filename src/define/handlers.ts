@@ -8,9 +8,9 @@ import type { NoStreams, StreamKinds } from './streams.ts';
 import type { AnyTask, Task } from './task.ts';
 
 /** Runs a task; what it returns is the result. */
-export type HandlerFunction<Parsed, Made, Streams extends StreamKinds = NoStreams> = (
+export type HandlerFunction<Parsed, Made, Streams extends StreamKinds = NoStreams, In = unknown> = (
   input: Parsed,
-  ctx: TaskContext & { readonly streams: StreamWriters<Streams> },
+  ctx: TaskContext<In> & { readonly streams: StreamWriters<Streams> },
 ) => Made | Promise<Made>;
 
 /** Options of a handler on one worker. */
@@ -35,7 +35,7 @@ export type Middleware = (ctx: TaskContext, next: () => Promise<unknown>) => Pro
 /** Combines a task with its handler: `handle(charge, async (input, ctx) => …)`. */
 export function handle<In, Parsed, Made, Out, Streams extends StreamKinds = NoStreams>(
   task: Task<In, Parsed, Made, Out, Streams>,
-  run: HandlerFunction<Parsed, Made, Streams>,
+  run: HandlerFunction<Parsed, Made, Streams, In>,
   options: HandlerOptions = {},
 ): TaskHandler {
   if (typeof task?.name !== 'string') refuse('task', 'must come from task()');

@@ -3,6 +3,8 @@
  * handler runs again, after a crash, a retry or a pause, finished steps return what they returned the first time.
  * Implemented in worker/run/handler-context.ts.
  */
+import type { DescribedExecution, DescribeOptions, DescribePart } from '../contract/described.ts';
+import type { CancelOutcome, OperatorNote } from '../contract/executions.ts';
 import type { Json, Jsonified, Storable } from '../contract/json.ts';
 import type { Backoff } from '../contract/policy.ts';
 import type { Progress } from '../contract/steps.ts';
@@ -12,8 +14,10 @@ import type { FlowExtension } from './flow-plan.ts';
 import type { FlowId, SubmittedFlow } from '../contract/flows.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type {
+  DeliverOutcome,
   Signal,
   SignalCondition,
+  SignalNote,
   TimeoutBehaviour,
   Waitpoint,
   WaitReason,
@@ -21,6 +25,7 @@ import type {
 import type { Schema } from '../contract/shape/schema.ts';
 import type { ChunkStream, MergePatch, StreamKinds, SummaryStream } from './streams.ts';
 import type { FrameEncoding, FrameMode } from '../contract/streams.ts';
+import type { Inbox, InboxOptions, Message, ReceiveOptions } from './messages.ts';
 import type { Task } from './task.ts';
 
 /** What a worker can log to: an object of fields, then a message. pino is one, and so is `console`. */
@@ -80,6 +85,8 @@ export interface SpawnOptions {
   tags?: Record<string, string>;
   /** Starts no sooner than this long from now. */
   delay?: Duration;
+  /** It goes on when this execution has ended. Default false: it is cancelled then, with the reason `parent_ended`. */
+  detached?: boolean;
 }
 
 /** A child execution. */
@@ -87,6 +94,27 @@ export interface Child<Out> {
   readonly executionId: ExecutionId;
   /** Waits until it has finished; a long wait frees the worker. Throws ExecutionFailed if it did not succeed. */
   result(): Promise<Out>;
+  /** Cancels it unless it has finished. Not recorded: a later run of the handler calls it again. */
+  cancel(note?: Partial<OperatorNote>): Promise<CancelOutcome>;
+  /** Reads it. Not recorded: decide by what it returns inside a `ctx.step` only. */
+  describe<const Part extends DescribePart = never>(
+    options?: DescribeOptions<Part>,
+  ): Promise<DescribedExecution<Part>>;
+  /** Sends a signal to one of its waitpoints. Not recorded: with an `idempotencyKey` it is delivered once. */
+  signal(waitpoint: string, note?: SignalNote): Promise<DeliverOutcome>;
+}
+
+/** How children went, in their order. */
+export type ChildOutcomes<Children extends readonly Child<unknown>[]> = {
+  -readonly [Place in keyof Children]: Children[Place] extends Child<infer Out>
+    ? PromiseSettledResult<Out>
+    : never;
+};
+
+/** Options of `ctx.map`. */
+export interface MapOptions {
+  /** How many items are in progress at once. Default 10. */
+  concurrency?: number;
 }
 
 /** The results of children, in their order. */
@@ -202,8 +230,8 @@ export interface OutputStream {
    */
   write(chunk: StreamChunk, options?: WriteOptions): Promise<void>;
   /**
-   * Patches the document of the attempt (RFC 7396): keys are merged, null removes one. The next attempt begins with an
-   * empty document, so what it must contain is patched outside of steps.
+   * Patches the document (RFC 7396): keys are merged, null removes one. What is patched inside a step stays once the step
+   * is stored; the rest is taken back when the attempt ends and another follows, which patches it again.
    */
   patch(patch: { [key: string]: Json | undefined }): Promise<void>;
   /**
@@ -213,6 +241,23 @@ export interface OutputStream {
   pipe(source: ChunkSource<StreamChunk>, options?: WriteOptions): Promise<number>;
   /** Resolves when all output so far is stored. Called automatically before a step is stored, before a pause and when the handler returns. */
   flush(): Promise<void>;
+}
+
+/**
+ * `taken`: applied in the commit that stores the step, if the parent has not ended by then. `not_active`: the parent has
+ * ended, and nothing is changed.
+ */
+export type ParentOutcome = { outcome: 'taken' } | { outcome: 'not_active' };
+
+/**
+ * What a child does to the document of its parent, such as a progress bar of the whole. Inside a step only: each change
+ * is applied once, in the commit that stores the step, and stays whatever happens to the attempts of the parent.
+ */
+export interface ParentScope {
+  /** Patches the parent's document (RFC 7396): keys are merged, null removes one. */
+  patch(patch: { [key: string]: Json | undefined }): Promise<ParentOutcome>;
+  /** Adds to a number in it, by its key or path; what is no number counts as 0. Default 1. */
+  increment(path: string | readonly string[], by?: number): Promise<ParentOutcome>;
 }
 
 /** Writes one stream of the task's contract. Its schema, if it has one, must be synchronous, so that order is kept. */
@@ -249,7 +294,7 @@ export interface FlowScope {
 }
 
 /** The context a handler gets besides its input. */
-export interface TaskContext {
+export interface TaskContext<In = unknown> {
   readonly executionId: ExecutionId;
   /** The task's name. */
   readonly kind: string;
@@ -339,7 +384,26 @@ export interface TaskContext {
     name: string,
     options?: WaitpointOptions<Payload>,
   ): Promise<Waitpoint<Payload>>;
-  /** Starts another execution, once, however often this one runs again. */
+  /**
+   * Receives the next message of a mailbox, and frees the worker while there is none. Messages are kept from before the
+   * first call and handed over in order, each once. With a `timeout` it returns `undefined` when none came.
+   */
+  receive<Payload = Json>(
+    mailbox: string,
+    options?: ReceiveOptions<Payload> & { timeout?: undefined },
+  ): Promise<Message<Payload>>;
+  receive<Payload = Json>(
+    mailbox: string,
+    options: ReceiveOptions<Payload>,
+  ): Promise<Message<Payload> | undefined>;
+  /** Receives the messages of a mailbox one after another: `for await (const message of ctx.inbox('commands'))`. */
+  inbox<Payload = Json>(mailbox: string, options?: InboxOptions<Payload>): Inbox<Payload>;
+  /**
+   * Ends this run, and begins the next one under the same id with another input: `return ctx.continueAs(input)`. Steps,
+   * waits and received messages of this run are deleted; messages that it has not received stay.
+   */
+  continueAs(input: In): never;
+  /** Starts another execution, once, however often this one runs again. It ends with this one, unless it is `detached`. */
   spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
@@ -347,8 +411,24 @@ export interface TaskContext {
   ): Promise<Child<Out>>;
   /** Waits for all these children together and returns their results. */
   all<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildResults<Children>>;
+  /** Waits for all these children together and returns how each of them went; one that failed does not throw. */
+  allSettled<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildOutcomes<Children>>;
+  /**
+   * Calls `fn` for each item, some at a time: the next begins as soon as one is done. Returns how each went, in the order
+   * of the items; one that throws does not keep the others from going on. Steps and children inside need a key for each
+   * item: `ctx.map(urls, (url) => ctx.step('fetch', url, () => get(url)))`.
+   */
+  map<Item, Value>(
+    items: readonly Item[],
+    fn: (item: Item, index: number) => Value | Promise<Value>,
+    options?: MapOptions,
+  ): Promise<PromiseSettledResult<Awaited<Value>>[]>;
   /** The output of the attempt while it runs. `ctx.streams` has the streams of the task's contract. */
   readonly stream: OutputStream;
+  /** The document of the execution that spawned this one. */
+  readonly parent: ParentScope;
   /** Reports progress; the latest report wins. Sent at intervals. */
   progress(progress: Progress): void;
 }

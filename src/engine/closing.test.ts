@@ -19,7 +19,17 @@ function contextOf(refusing?: string): { context: EngineContext; done: string[] 
     },
     abandon: () => void done.push(`${name} abandoned`),
   });
-  const names = ['ends', 'streams', 'feed', 'flowWork', 'doorbell', 'transactions', 'handlings', 'database'];
+  const names = [
+    'ends',
+    'replies',
+    'streams',
+    'feed',
+    'flowWork',
+    'doorbell',
+    'transactions',
+    'handlings',
+    'database',
+  ];
   const parts = Object.fromEntries(names.map((name) => [name, part(name)]));
   return { context: { companions: [], ...parts } as unknown as EngineContext, done };
 }

@@ -66,10 +66,11 @@ function abandon({ database, transactions, handlings, doorbell }: EngineContext)
 async function closeContext(context: EngineContext, batches: readonly Settling[]): Promise<void> {
   await Promise.all(context.companions.map((companion) => companion.close()));
   context.ends.close();
+  context.replies.close();
   context.streams.close();
   await context.feed.close();
   await Promise.all(batches.map((batch) => batch.settled()));
-  await context.flowWork.close();
+  await Promise.all([context.flowWork.close(), context.families.close()]);
   await context.doorbell.close();
   await Promise.all([context.transactions.close(), context.handlings.close()]);
   await context.database.close();

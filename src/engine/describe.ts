@@ -18,6 +18,8 @@ import { timelineOf } from '../model/timeline.ts';
 import { readInput, readSnapshotOf } from './executions/reads.ts';
 import { shownAttempt, shownSnapshot } from './executions/redaction.ts';
 import type { EngineContext } from './kit/context.ts';
+import { listRuns } from './messages/continue.ts';
+import { listMessages, shownMessage } from './messages/messages.ts';
 import { list, listAttempts } from './operator/lists.ts';
 import { listWaitpoints } from './signals/waitpoints.ts';
 import { lastSteps } from './steps/steps.ts';
@@ -43,6 +45,11 @@ const READS: { readonly [Part in DescribePart]: Read<Part> } = {
     const { waitpoints } = await listWaitpoints(context, { executionId });
     return lastOf(waitpoints, LIMITS.describedWaits);
   },
+  async messages(context, { executionId }, redaction) {
+    const { items, truncated } = await listMessages(context, executionId);
+    return { items: items.map((message) => shownMessage(message, redaction)), truncated };
+  },
+  runs: (context, { executionId }) => listRuns(context, executionId),
   async timeline(context, snapshot, redaction) {
     const page = { limit: LIMITS.describedAttempts, reveal: true };
     const { attempts, before } = await listAttempts(context, snapshot.executionId, page);

@@ -25,6 +25,7 @@ import { createSubmits } from './executions/submitting/submit.ts';
 import { EndWatch } from './executions/waiting.ts';
 import { DatabaseFeed } from './feed/database-feed.ts';
 import { openFeed } from './feed/feed.ts';
+import { FamilyWork } from './families/families.ts';
 import { FlowWork, workOnFlows } from './flows/work.ts';
 import type { EngineContext } from './kit/context.ts';
 import { openDoorbell } from './kit/doorbell.ts';
@@ -32,7 +33,9 @@ import { operationsOf, type Groups } from './operations.ts';
 import { secretsOf, Signing, signingSecret, type SigningSecret } from './signals/signing.ts';
 import { createOrders } from './steps/end-order.ts';
 import { createSteps } from './steps/steps.ts';
-import { Deliveries } from './signals/deliveries.ts';
+import { createMessageDeliveries } from './messages/sending.ts';
+import { ReplyWatch } from './messages/replies.ts';
+import { createSignalDeliveries } from './signals/signals.ts';
 import { createAppends } from './streams/append.ts';
 import { StreamHub } from './streams/hub.ts';
 import { DatabaseStreams } from './streams/source.ts';
@@ -122,9 +125,11 @@ export async function openEngine(
       connectionBudget(options.poolSize, listenUrl === undefined ? 'off' : 'on'),
     ),
     ends: new EndWatch(database, doorbell),
+    replies: new ReplyWatch(database, doorbell),
     feed: new DatabaseFeed(database, (watcher) => doorbell.watchFeed(watcher)),
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
     flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
+    families: new FamilyWork(() => context),
     routes: new RouteCache(database),
     signing: new Signing(secretsOf(options.signingSecret), database.schema),
     demands: new Map(),
@@ -148,11 +153,12 @@ function bindEngine(
     steps: createSteps(context),
     orders: createOrders(context),
     appends: createAppends(context),
-    deliveries: new Deliveries(context.database),
+    deliveries: createSignalDeliveries(context.database),
+    messages: createMessageDeliveries(context.database),
     feed: openFeed(context),
     defaultPolicy,
   };
-  const { endings, submits, steps, orders, appends, deliveries, feed } = parts;
+  const { endings, submits, steps, orders, appends, deliveries, messages, feed } = parts;
   let closed = false;
   const open = (): EngineContext => {
     if (closed) throw new EngineError('closed', 'The engine was closed.');
@@ -160,7 +166,7 @@ function bindEngine(
   };
   const close = closingOf(
     context,
-    [feed, endings, submits, steps, orders, appends, deliveries],
+    [feed, endings, submits, steps, orders, appends, deliveries, messages],
     async (deadlineMs) => {
       // Handlers of consumers may use the engine until their batch is done.
       await feed.close(deadlineMs);

@@ -15,14 +15,17 @@ import type {
   Workers,
 } from '../contract/connection.ts';
 import type { SubmitOptions, SubmitRequest } from '../contract/executions.ts';
+import type { MessageVerbs } from '../contract/messages.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import { atOnce, frequent, lasting, type Operations } from './binding.ts';
+import { cancelChild, describeChild, signalChild } from './children.ts';
 import { describe } from './describe.ts';
 import { cancel } from './executions/cancel.ts';
 import { claim } from './executions/claiming/claim.ts';
 import { watch } from './executions/claiming/watch.ts';
 import type { Endings } from './executions/endings.ts';
+import { byKey } from './executions/keys.ts';
 import { renew, revokeLease } from './executions/leases.ts';
 import { result, serverTimeMs, wait } from './executions/reads.ts';
 import type { DefaultPolicy } from './executions/submitting/check-request.ts';
@@ -31,10 +34,14 @@ import { fireDueTimers } from './executions/timers.ts';
 import { transact } from './executions/transact.ts';
 import { forgetOne, listAll, moveOne } from './feed/consumers.ts';
 import type { Feed } from './feed/feed.ts';
+import { readKeptChildren } from './families/families.ts';
 import { cancelFlow } from './flows/cancel.ts';
 import * as flows from './flows/flows.ts';
 import { describeFlow, findFlows, listFlows, waitForFlow } from './flows/reads.ts';
 import type { EngineContext } from './kit/context.ts';
+import { continueAs } from './messages/continue.ts';
+import { reply, requestReply, send } from './messages/messages.ts';
+import type { MessageDeliveries } from './messages/sending.ts';
 import { bulk } from './operator/bulk.ts';
 import { explain } from './operator/explain.ts';
 import { find, shorten } from './operator/find.ts';
@@ -43,8 +50,7 @@ import { list, listAttempts } from './operator/lists.ts';
 import { settled } from './operator/settled.ts';
 import { changePriority, replay, setTags } from './operator/verbs.ts';
 import { forgetWorker, listWorkers, registerWorker } from './operator/workers.ts';
-import type { Deliveries } from './signals/deliveries.ts';
-import { approve, deliverSignal } from './signals/signals.ts';
+import { approve, deliverSignal, type SignalDeliveries } from './signals/signals.ts';
 import { listSigningKeys, revokeSigningKey, rotateSigningKey } from './signals/signing-keys.ts';
 import { suspend } from './signals/suspend.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './signals/waitpoints.ts';
@@ -58,8 +64,12 @@ import {
   shownPage,
   shownSummary,
   shownSummaryItem,
+  shownWatchItem,
 } from './streams/shown.ts';
 import { readStream, readSummary, tailOnce, tailStream, watchSummary } from './streams/streams.ts';
+import { readParent, recordForParent } from './streams/parent.ts';
+import { watchExecution } from './streams/watch.ts';
+import { readPatches, readWritten } from './streams/written.ts';
 
 /** Both faces of an engine: the groups an application uses, and the worker protocol. */
 export interface Groups {
@@ -74,6 +84,7 @@ export interface Groups {
   signingKeys: SigningKeys;
   upkeep: Omit<Upkeep, 'reports'>;
   signals: { deliver(request: SignalRequest): Promise<DeliverOutcome> };
+  messages: MessageVerbs;
   worker: WorkerPort;
 }
 
@@ -84,7 +95,8 @@ export interface Parts {
   steps: Steps;
   orders: Orders;
   appends: Appends;
-  deliveries: Deliveries;
+  deliveries: SignalDeliveries;
+  messages: MessageDeliveries;
   feed: Feed;
   defaultPolicy: DefaultPolicy;
 }
@@ -134,7 +146,7 @@ function flowOperations(defaultPolicy: DefaultPolicy): Operations<Groups>['flows
 }
 
 function workerOperations(parts: Parts): Operations<Groups>['worker'] {
-  const { endings, submits, steps, orders, appends, defaultPolicy } = parts;
+  const { endings, submits, steps, orders, appends, deliveries, defaultPolicy } = parts;
   return {
     claim: frequent(claim),
     renew: frequent(renew),
@@ -148,9 +160,21 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     pause: (_, lease, request) => steps.pause(lease, request),
     suspend,
     createWaitpoint,
+    reply,
+    continueAs,
     spawn: (_, lease, requests) => submits.spawn(lease, requests),
+    readKeptChildren,
+    cancelChild,
+    describeChild: (context, lease, id, options) =>
+      describeChild(context, lease, id, options) as Promise<never>,
+    signalChild: (context, lease, id, waitpoint, request) =>
+      signalChild({ context, deliveries }, lease, id, waitpoint, request),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
+    readWritten,
+    readPatches,
+    readParent,
+    recordForParent,
     extendFlow: (context, lease, members) => flows.extendFlow(context, lease, members, defaultPolicy),
     result: (context, id) => result(context, id, { reveal: true }),
     wait: ({ ends }, id, options = {}) => ends.wait(id, options),
@@ -164,11 +188,12 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
 
 /** The table of all operations, in the order of the documentation. */
 export function operationsOf(parts: Parts): Operations<Groups> {
-  const { submits, deliveries, feed, defaultPolicy } = parts;
+  const { submits, deliveries, messages, feed, defaultPolicy } = parts;
   return {
     executions: {
       submit: submitOneOrMany(submits),
       describe,
+      byKey,
       result,
       wait,
       settled,
@@ -192,6 +217,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
       tailOnce: shownOnce(tailOnce, shownPage),
       readSummary: shownOnce(readSummary, shownSummary),
       watchSummary: atOnce(shownItems(watchSummary, shownSummaryItem)),
+      watch: atOnce(shownItems(watchExecution, shownWatchItem)),
     },
     events: {
       subscribe: lasting((_, options) => feed.subscribe(options)),
@@ -211,6 +237,12 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },
     signals: { deliver: (context, request) => deliverSignal({ context, deliveries }, request) },
+    messages: {
+      send: (context, id, mailbox, payload, options = {}) =>
+        send({ context, messages, defaultPolicy }, id, mailbox, payload, options),
+      request: (context, id, mailbox, payload, options = {}) =>
+        requestReply({ context, messages, defaultPolicy }, id, mailbox, payload, options) as Promise<never>,
+    },
     worker: workerOperations(parts),
   };
 }

@@ -4,9 +4,9 @@
  * has encoded passes through the engine unchanged.
  */
 import { EngineError } from '../contract/errors.ts';
-import { choice, isWellFormed, parsed, string, whole } from '../contract/shape/kinds.ts';
+import { choice, isWellFormed, list, parsed, string, whole } from '../contract/shape/kinds.ts';
 import { LIMITS } from '../contract/limits.ts';
-import { refuse, shape } from '../contract/shape/shape.ts';
+import { fault, Kind, refuse, shape } from '../contract/shape/shape.ts';
 import {
   FRAME_ENCODINGS,
   FRAME_MODES,
@@ -24,12 +24,22 @@ export interface EncodedFrame extends FrameRequest {
   readonly frameType: string;
   readonly correlationId?: string;
   readonly step?: Readonly<{ name: string; key: string; tryIndex: number }>;
+  readonly supersedes?: string;
+  readonly after?: readonly { name: string; key: string }[];
+  readonly applied?: Uint8Array;
   /** A copy, because the caller may change the original. */
   readonly payload: Uint8Array;
 }
 
 /** Frames that were encoded here and need no further check. A copy of one is an ordinary request. */
 const ENCODED = new WeakSet<FrameRequest>();
+
+const FRAME_ID = /^[0-9]{1,16}-[0-9]{1,16}$/;
+
+const finishedStep = shape<{ name: string; key: string }>({
+  name: string(LIMITS.stepNameBytes),
+  key: string(LIMITS.stepKeyBytes, 0),
+});
 
 const frameRequest = shape<FrameRequest>({
   payload: parsed,
@@ -42,17 +52,23 @@ const frameRequest = shape<FrameRequest>({
     key: string(LIMITS.stepKeyBytes, 0).optional(),
     tryIndex: whole(0, LIMITS.maxRetries).optional(),
   }).optional(),
+  supersedes: new Kind<string>((id) =>
+    typeof id === 'string' && FRAME_ID.test(id) ? undefined : fault('must be the id of a frame'),
+  ).optional(),
+  after: list(finishedStep, LIMITS.steps).optional(),
+  applied: parsed.optional(),
 });
 const DEFAULT_TYPE = 'event';
 
 export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
   if (ENCODED.has(frame)) return frame as EncodedFrame;
   frameRequest.check(frame, field);
-  const { mode = 'durable', frameType = DEFAULT_TYPE, correlationId, step } = frame;
+  const { mode = 'durable', frameType = DEFAULT_TYPE, correlationId, step, supersedes, after } = frame;
   const encoding = mode === 'summary' ? 'json' : (frame.encoding ?? encodingOf(frame.payload));
   const payload = bytesOf(frame.payload, encoding, `${field}.payload`);
   if (payload.length > LIMITS.frameBytes) refuseSize(payload.length, `${field}.payload`);
   if (mode === 'summary') checkPatch(frame, payload, field);
+  const applied = appliedOf(frame, mode, field);
   const encoded: EncodedFrame = Object.freeze({
     mode,
     encoding,
@@ -62,9 +78,23 @@ export function encodeFrame(frame: FrameRequest, field: string): EncodedFrame {
     ...(step === undefined
       ? {}
       : { step: Object.freeze({ name: step.name, key: step.key ?? '', tryIndex: step.tryIndex ?? 0 }) }),
+    ...(supersedes === undefined ? {} : { supersedes }),
+    ...(after === undefined ? {} : { after }),
+    ...(applied === undefined ? {} : { applied }),
   });
   ENCODED.add(encoded);
   return encoded;
+}
+
+/** Whether the frame has something that only a handler which runs again says. */
+export function isOfRerun({ supersedes, after, applied }: EncodedFrame): boolean {
+  return supersedes !== undefined || after !== undefined || applied !== undefined;
+}
+
+function appliedOf({ applied }: FrameRequest, mode: FrameMode, field: string): Uint8Array | undefined {
+  if (applied === undefined) return undefined;
+  if (mode !== 'summary') refuse(`${field}.applied`, 'can be given with a patch only');
+  return encodeFrame({ payload: applied, mode }, `${field}.applied`).payload;
 }
 
 function refuseSize(bytes: number, field: string): never {
@@ -122,8 +152,8 @@ function checkPatch(frame: FrameRequest, payload: Uint8Array, field: string): vo
     refuse(`${field}.encoding`, 'of a patch must be json');
   const text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(payload);
   const patch = parse(text, `${field}.payload`);
-  const fault = patchFault(patch);
-  if (fault !== undefined) refuse(`${field}.payload`, PATCH_FAULTS[fault]);
+  const found = patchFault(patch);
+  if (found !== undefined) refuse(`${field}.payload`, PATCH_FAULTS[found]);
   // Text can encode what a document cannot store: \u0000, half of a surrogate pair, a number out of range.
   if (frame.payload instanceof Uint8Array) encodeJson(patch, `${field}.payload`);
 }

@@ -51,6 +51,30 @@ function applied(target: Json, patch: Json, depth: number): Json {
   return Object.fromEntries(result);
 }
 
+/** The patch that makes `to` of `from`. */
+export function patchBetween(from: JsonObject, to: JsonObject): JsonObject {
+  const gone = Object.keys(from).filter((key) => !Object.hasOwn(to, key));
+  const entries = Object.entries(to).flatMap(([key, value]): [string, Json][] => {
+    const before = Object.hasOwn(from, key) ? from[key]! : undefined;
+    if (before === undefined || !isObject(before) || !isObject(value))
+      return before !== undefined && isSame(before, value) ? [] : [[key, setting(value)]];
+    const inner = patchBetween(before, value);
+    return Object.keys(inner).length === 0 ? [] : [[key, inner]];
+  });
+  return Object.fromEntries([...gone.map((key): [string, Json] => [key, null]), ...entries]);
+}
+
+/** A value as a patch sets it: null is meant. */
+function setting(value: Json): Json {
+  if (value === null) return SUMMARY_NULL;
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, setting(inner)]));
+}
+
+function isSame(one: Json, other: Json): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
+}
+
 /** Objects inside lists are taken as they are: there is nothing to merge them into. */
 function meantNulls(value: Json, depth: number): Json {
   if (value === SUMMARY_NULL) return null;

@@ -3,6 +3,7 @@
  */
 import type { TimelineAttempts, TimelineEntry } from '../contract/described.ts';
 import type { ExecutionSnapshot } from '../contract/executions.ts';
+import { LIMITS } from '../contract/limits.ts';
 import type { AttemptRecord } from '../contract/operations.ts';
 
 /** `attempts`: the oldest first. */
@@ -10,8 +11,8 @@ export function timelineOf(snapshot: ExecutionSnapshot, attempts: readonly Attem
   const { createdAtMs, endedAtMs, lease, leaseEpoch, state } = snapshot;
   const entries: TimelineEntry[] = [{ what: 'submitted', atMs: createdAtMs }, ...foldedAttempts(attempts)];
   if (lease !== null) {
-    const { workerId, workerInstanceId, acquiredAtMs, expiresAtMs } = lease;
-    entries.push({ what: 'lease', atMs: acquiredAtMs, workerId, workerInstanceId, leaseEpoch, expiresAtMs });
+    const { acquiredAtMs, leaseId: _, ...held } = lease;
+    entries.push({ what: 'lease', atMs: acquiredAtMs, leaseEpoch, ...held });
   }
   if (endedAtMs !== null) entries.push({ what: 'ended', atMs: endedAtMs, state });
   return entries;
@@ -24,7 +25,14 @@ function foldedAttempts(attempts: readonly AttemptRecord[]): TimelineAttempts[] 
     const last = entries.at(-1);
     if (last !== undefined && isLike(last, attempt)) {
       const { count, firstAttemptIndex, startedAtMs } = last;
-      entries.splice(-1, 1, { ...entryOf(attempt), count: count + 1, firstAttemptIndex, startedAtMs });
+      const leases = [...last.leases, ...attempt.leases].slice(-LIMITS.describedLeases);
+      entries.splice(-1, 1, {
+        ...entryOf(attempt),
+        count: count + 1,
+        firstAttemptIndex,
+        startedAtMs,
+        leases,
+      });
     } else entries.push(entryOf(attempt));
   }
   return entries;
@@ -43,7 +51,7 @@ function isLike(entry: TimelineAttempts, attempt: AttemptRecord): boolean {
 
 function entryOf(attempt: AttemptRecord): TimelineAttempts {
   const { attemptIndex, outcome, interruptedBy, pauses, workerInstanceId, startedAtMs, endedAtMs } = attempt;
-  const { retryAtMs, failureMessage, failureCategory, failureDetail } = attempt;
+  const { retryAtMs, failureMessage, failureCategory, failureDetail, leases } = attempt;
   return {
     what: 'attempts',
     count: 1,
@@ -59,5 +67,6 @@ function entryOf(attempt: AttemptRecord): TimelineAttempts {
     failureMessage,
     failureCategory,
     failureDetail,
+    leases,
   };
 }

@@ -30,7 +30,7 @@ export interface Transition {
   leaseEvent: LeaseEventType | null;
   /** The event owed when an operator caused it. */
   operatorEvent: OperatorEventType | null;
-  /** The event owed when it starts, changes or ends a wait for signals. */
+  /** The event owed when it starts, changes or ends a wait for signals, or begins the next run. */
   signalEvent: SignalEventType | null;
   /** The event owed by an execution that asks for all events. */
   executionEvent: ExecutionEventType | null;
@@ -38,6 +38,8 @@ export interface Transition {
   blockingReason?: BlockingReason;
   /** 1 counts a replay, which also resets retries and reclaims to 0. */
   replayStep: 0 | 1;
+  /** 1 begins the next run, which also resets retries and reclaims to 0. */
+  runStep: 0 | 1;
 }
 
 /** Attempt states of an execution whose attempt has not started. */
@@ -50,6 +52,7 @@ export const STILL = {
   retryStep: 0,
   reclaimStep: 0,
   replayStep: 0,
+  runStep: 0,
   operatorEvent: null,
   signalEvent: null,
   executionEvent: null,

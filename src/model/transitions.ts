@@ -40,6 +40,21 @@ function suspending(blockingReason: BlockingReason): Transition {
   };
 }
 
+/** Ends the attempt with a new input, and begins the next run. */
+function continuing(to: 'waiting' | 'delayed'): Transition {
+  return {
+    from: ['running'],
+    to,
+    attemptState: 'pending_first_attempt',
+    attemptOutcome: 'success',
+    leaseEvent: 'released',
+    ...STILL,
+    attemptStep: 1,
+    runStep: 1,
+    signalEvent: 'continued',
+  };
+}
+
 export const TRANSITIONS = {
   submit: {
     from: null,
@@ -110,6 +125,9 @@ export const TRANSITIONS = {
     leaseEvent: 'released',
     ...STILL,
   },
+  continue: continuing('waiting'),
+  // Until what the last run left behind is deleted.
+  continue_later: continuing('delayed'),
   await_children: {
     from: ['running'],
     to: 'waiting_children',

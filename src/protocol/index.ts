@@ -23,6 +23,7 @@ export type {
   WorkerRegistration,
 } from '../contract/protocol.ts';
 export type {
+  ChildRequest,
   EndOrder,
   NewStep,
   OrderOutcome,
@@ -32,6 +33,7 @@ export type {
   SpawnOutcome,
   StepKey,
 } from '../contract/steps.ts';
+export type { ContinueOutcome, ReplyOutcome, ReplyRequest } from '../contract/messages.ts';
 export type {
   CreateWaitpointOutcome,
   SuspendOutcome,
@@ -39,4 +41,17 @@ export type {
   WaitpointRequest,
   WaitRequest,
 } from '../contract/signals.ts';
-export type { AppendOptions, AppendOutcome, BestEffortOptions, FrameRequest } from '../contract/streams.ts';
+export type {
+  AppendOptions,
+  AppendOutcome,
+  BestEffortOptions,
+  FrameRequest,
+  OutputSource,
+  ParentChange,
+  ParentState,
+  ParentStep,
+  WrittenFrame,
+  WrittenOutput,
+  WrittenPatch,
+  WrittenPatches,
+} from '../contract/streams.ts';

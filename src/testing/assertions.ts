@@ -22,6 +22,7 @@ interface LegalMove {
   retry_step: number;
   reclaim_step: number;
   replay_step: number;
+  run_step: number;
   lease_event: string | null;
   completion_event: string | null;
   operator_event: string | null;
@@ -59,6 +60,7 @@ function legalMoves(): LegalMove[] {
         to_state: stateText(result),
         epoch_step: transition.epochStep,
         replay_step: transition.replayStep,
+        run_step: transition.runStep,
         attempt_step: transition.attemptStep,
         retry_step: transition.retryStep,
         reclaim_step: transition.reclaimStep,

@@ -14,7 +14,7 @@ export interface WorkerStats {
   completed: number;
   failed: number;
   retryScheduled: number;
-  /** Runs that freed the worker to wait for a time, children or signals. */
+  /** Runs that freed the worker to wait for a time, children, signals or messages, or that continued as a new run. */
   paused: number;
   /** Runs that lost their lease before they could report an outcome. */
   lost: number;

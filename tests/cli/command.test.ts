@@ -23,6 +23,7 @@ const COMMANDS = [
   'flows',
   'streams',
   'events',
+  'send',
   'cancel',
   'replay',
   'change-priority|priority',

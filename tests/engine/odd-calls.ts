@@ -148,6 +148,9 @@ function workCalls({ lease, lost, ended }: Known): OddCall[] {
     ['executions.submit', REQUEST, { hint: 'off' }],
     ['executions.submit', [REQUEST, { kind: 'k' }]],
     ['submit', { name: 'k', defaults: {} }, { a: [1] }, { priority: 1, delay: '1h', hint: 'off' }],
+    ['executions.submit', { kind: 'k', key: 'order-1', ifExists: 'refuse', delay: 3_600_000 }],
+    ['executions.byKey', 'order-1', { namespace: 'n' }],
+    ['byKey', 'order-1', { namespace: 'n', task: { name: 'k', defaults: {} } }],
     ['submitMany', { name: 'k', defaults: {} }, [{ input: 1, priority: 1, delay: '1h' }]],
     [
       'worker.claim',
@@ -178,7 +181,11 @@ function workCalls({ lease, lost, ended }: Known): OddCall[] {
     ['worker.recordOrder', lease, { place: 0, ends: ['a', 'b'] }],
     ['worker.readOrder', ID],
     ['worker.pause', lost, { delayMs: 5, children: { ids: [ID], needed: 1 } }],
-    ['worker.spawn', lost, [{ kind: 'k' }]],
+    ['worker.spawn', lost, [{ kind: 'k', detached: true }]],
+    ['worker.readKeptChildren', ID],
+    ['worker.cancelChild', lease, ID, NOTE],
+    ['worker.describeChild', lease, ID, { include: ['steps'] }],
+    ['worker.signalChild', lease, ID, 'w', { by: 'me', name: 'n', payload: { a: 1 }, idempotencyKey: 'k' }],
     ['worker.reportProgress', lease, { percent: 5, message: 'm' }],
   ];
 }
@@ -222,6 +229,7 @@ function operatorCalls({ ended }: Known): OddCall[] {
     ['executions.listAttempts', ID, { before: 5, limit: 5 }],
     ['executions.explain', ID],
     ['executions.replay', [ID], { ...NOTE, from: 'start' }],
+    ['executions.replay', ID, { ...NOTE, fromStep: { name: 's', key: 'k' } }],
     ['executions.changePriority', ID, { ...NOTE, priority: 5 }],
     ['executions.setTags', ID, { ...NOTE, set: { a: 'b' }, remove: ['c'] }],
     ['lanes.list', { limit: 5 }],
@@ -272,6 +280,10 @@ function toldCalls({ lease, lost }: Known): OddCall[] {
     ],
     ['waitpoints.approve', ID, 'w', { by: 'me', name: 'ok', payload: 1, idempotencyKey: 'k' }],
     ['waitpoints.list', { limit: 5 }],
+    ['send', ID, 'in', { a: 1 }, { id: 'm' }],
+    ['request', ID, 'in', { a: 1 }, { id: 'm', timeout: 5 }],
+    ['worker.reply', lease, { name: 'inbox:in', key: '1', messageId: 'm', value: 1 }],
+    ['worker.continueAs', lost, { n: 1 }],
     ['signingKeys.rotate', { grace: 5 }],
     ['signingKeys.revoke', 'nobody'],
   ];
@@ -308,6 +320,28 @@ function streamCalls({ lease, ended }: Known): OddCall[] {
     ],
     ['worker.appendFrames', lease, [{ payload: { a: 1 }, mode: 'summary', encoding: 'json' }]],
     [
+      'worker.appendFrames',
+      lease,
+      [
+        {
+          payload: { a: 1 },
+          mode: 'summary',
+          supersedes: '1-1',
+          after: [{ name: 's', key: '' }],
+          applied: new Uint8Array(Buffer.from('{}')),
+        },
+      ],
+    ],
+    ['worker.readWritten', lease],
+    ['worker.readPatches', lease],
+    ['worker.readParent', lease],
+    [
+      'worker.recordForParent',
+      lease,
+      { name: 's', key: 'k', value: 1, durationMs: 1 },
+      [{ path: ['a'], by: 1 }],
+    ],
+    [
       'streams.read',
       ended,
       { attemptIndex: 0, from: 'start', to: 'end', limit: 5, direction: 'forward', visibility: 'all' },
@@ -316,6 +350,7 @@ function streamCalls({ lease, ended }: Known): OddCall[] {
     ['streams.tailOnce', ended, { attemptIndex: 0, after: '0-0', block: 0, limit: 5 }],
     ['streams.readSummary', ended, { attemptIndex: 0 }],
     ['streams.watchSummary', ended, { attemptIndex: 0 }],
+    ['streams.watch', ended, {}],
   ];
 }
 

@@ -10,6 +10,7 @@ import { findOpen } from '../../src/engine/operator/settled.sql.ts';
 import { changePriorities, replayExecutions, setTags } from '../../src/engine/operator/verbs.sql.ts';
 import { listDueTimers, sweepGrants } from '../../src/engine/executions/due.sql.ts';
 import { forgetExecutions, forgetKeys } from '../../src/engine/upkeep/retention.sql.ts';
+import { readKey } from '../../src/engine/executions/keys.sql.ts';
 import { sweepQueue, sweepTimers } from '../../src/engine/upkeep/sweeping.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { callsOn, claimBatch, PARTITION, RETRIES, submitBatch } from './workload.ts';
@@ -23,7 +24,7 @@ interface OperatorCalls {
   forget(keys: readonly ExecutionKey[]): Promise<unknown[]>;
 }
 
-function operatorCallsOn(database: Database): OperatorCalls {
+export function operatorCallsOn(database: Database): OperatorCalls {
   return {
     cancelAsListed: (keys) =>
       cancelExecutions(
@@ -68,6 +69,27 @@ export async function walkUnknownOperated(database: Database, keys: readonly Exe
   await calls.forget(keys);
 }
 
+/** Submits by key: to free ones, to those of open executions, and to those of ended ones, which are then forgotten. */
+async function walkKeyed(database: Database, kind: string, each: number): Promise<void> {
+  const calls = { ...callsOn(database), ...operatorCallsOn(database) };
+  const ownKeys = `own-${randomUUID().slice(0, 8)}`;
+  const batch = { kinds: [kind], count: each, ownKeys };
+  const first = await submitBatch(database, batch);
+  await submitBatch(database, { ...batch, keys: `${ownKeys}-a` });
+  await submitBatch(database, { ...batch, keys: `${ownKeys}-r`, ifExists: 'refuse' });
+  const last = await submitBatch(database, { ...batch, ifExists: 'replace' });
+  const [gone, held] = [first, last].map(({ uuids }) =>
+    uuids.map((uuid) => ({ uuid, partition: PARTITION })),
+  );
+  await calls.replay(gone!, 'failed_step');
+  await calls.cancel(held!);
+  await calls.replay(held!, 'failed_step');
+  await calls.cancel(held!);
+  await readKey(database, { namespace: 'default', key: `${ownKeys}-0`, partition: PARTITION });
+  await submitBatch(database, batch);
+  await calls.forget([...gone!, ...held!]);
+}
+
 /** What operators do: keys, limits, lanes, replays, tags and retention. */
 export async function walkOperated(
   database: Database,
@@ -99,6 +121,7 @@ export async function walkOperated(
   await sweepQueue(database, { routeId: 0, rank: -2_147_483_648, seq: 0 }, 1_000);
   await sweepTimers(database, 0, 1_000);
   await forgetKeys(database, 1_000, 0);
+  await walkKeyed(database, kind, each);
   await calls.cancelAsListed(own);
   await calls.cancel(own);
   await calls.forget(own);

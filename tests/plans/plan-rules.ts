@@ -94,6 +94,8 @@ export const EXCEPTIONS: readonly Exception[] = [
   })),
   ...[
     'ff_judge_signals',
+    'ff_resume_if_met',
+    'ff_lift_timeout',
     'ff_time_out_suspended',
     'ff_time_suspension',
     'ff_escalate',

@@ -27,6 +27,13 @@ import {
   readSummary,
   type FrameRange,
 } from '../../src/engine/streams/streams.sql.ts';
+import { readParentEnded } from '../../src/engine/streams/parent.sql.ts';
+import {
+  readEarlierSteps,
+  readOutside,
+  readPatchRows,
+  readPlaced,
+} from '../../src/engine/streams/written.sql.ts';
 import { listSteps } from '../../src/engine/steps/steps.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { nodesOf, openRecorder, type PlanNode, type RecordedPlan, type Recorder } from './plan-recorder.ts';
@@ -63,7 +70,12 @@ beforeAll(async () => {
      SELECT gen_random_uuid(), 0, 0 FROM generate_series(1, $1::integer)`,
     [TIMERS],
   );
-  await test.query('ANALYZE ff_setback, ff_timer, ff_step, ff_progress');
+  await test.query(
+    `INSERT INTO ff_key (execution_id, partition_key, namespace, key)
+     SELECT gen_random_uuid(), 0, 'default', n::text FROM generate_series(1, $1::integer) n`,
+    [TIMERS],
+  );
+  await test.query('ANALYZE ff_setback, ff_timer, ff_step, ff_progress, ff_key');
   recorder = await openRecorder(test, 'planned');
 });
 afterAll(() => test.drop());
@@ -104,8 +116,9 @@ describe('on full tables', () => {
 
   it('a snapshot is read by primary keys', async () => {
     const whole = await readWhole((database) => readSnapshot(database, key));
-    // The only two routes are on one page, and so are the few claims.
-    expect(whole.filter((table) => table !== 'ff_route' && table !== 'ff_grant')).toEqual([]);
+    // The only two routes are on one page, and so are the few claims and keys.
+    const small = ['ff_route', 'ff_grant', 'ff_key'];
+    expect(whole.filter((table) => !small.includes(table))).toEqual([]);
   });
 
   it('an outcome is read by primary keys', async () => {
@@ -188,6 +201,18 @@ describe('on full tables', () => {
 
   it('finished steps are found among the frames of one attempt', async () => {
     expect(await readWhole((database) => readFinishedSteps(database, key, 0, 2))).toEqual([]);
+  });
+
+  it('what was written before is found by keys', async () => {
+    const lease = { ...key, attemptIndex: 1, leaseEpoch: 2 };
+    const start = { tsMs: 0, seq: 0 };
+    expect(await readWhole((database) => readOutside(database, lease, start, 500))).toEqual([]);
+    expect(await readWhole((database) => readEarlierSteps(database, lease))).toEqual([]);
+    expect(await readWhole((database) => readPlaced(database, lease))).toEqual([]);
+    const patches = (database: Database) => readPatchRows(database, lease, { limit: 500, whole: true });
+    expect(await readWhole(patches)).toEqual([]);
+    expect((await planOf(patches)).map((node) => node['Index Name'])).toContain('ff_frame_patch');
+    expect(await readWhole((database) => readParentEnded(database, lease))).toEqual([]);
   });
 
   it('a document is read by primary keys', async () => {

@@ -158,11 +158,9 @@ async function walkLate(database: Database, take: () => Promise<LeaseKey>): Prom
   await calls.suspend(later, { timeout_ms: 50, on_timeout: 'resume' });
   await readForExplain(database, later, 30_000);
   const parent = await take();
-  const [child] = await spawnExecutions(
-    database,
-    parent,
-    await makeKnown(database, submitCall({ kinds: ['told-child'], count: 1 })),
-  );
+  const call = await makeKnown(database, submitCall({ kinds: ['told-child'], count: 1 }));
+  await spawnExecutions(database, parent, call);
+  const [child] = await spawnExecutions(database, parent, call);
   await calls.suspend(parent, { delayMs: 0, children: [child!.uuid], needed: 1 });
   await calls.open(await take(), 0);
   // Until it is, and no timer is left that later parts would meet.

@@ -18,6 +18,8 @@ import { walkOperated, walkUnknownOperated } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { walkAskedEvents } from './asked-events.ts';
 import { walkAlone } from './alone.ts';
+import { walkMailed } from './mailed.ts';
+import { walkRelated } from './related.ts';
 import { walkRouted } from './routed.ts';
 import { walkTold } from './told.ts';
 import {
@@ -106,6 +108,8 @@ async function walkPaused(database: Database, calls: Calls, take: () => Promise<
   await calls.report(parents);
   const name = `child-${randomUUID().slice(0, 8)}`;
   const call = await makeKnown(database, submitCall({ kinds: [name], count: 1 }));
+  // The first marks the parent.
+  await spawnExecutions(database, parents[0]!, call);
   const [child] = await spawnExecutions(database, parents[0]!, call);
   await calls.awaitChildren([...parents, ...strangers], [child!.uuid]);
   await calls.complete(await claimBatch(database, [child!.routeId], 1));
@@ -152,9 +156,11 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkUnknown(database);
   await settleUnknown(walker);
   await walkKnown(database, [`${name}-a`, `${name}-b`], each);
+  await walkRelated(walker, rival, each);
   await walkOperated(database, client, each);
   await walkAskedEvents(database, each);
   await walkTold(database, client);
+  await walkMailed(database, client);
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);

@@ -61,8 +61,16 @@ export interface Batch {
   uuids?: readonly string[];
   /** Each has a key made from this, which expires at once. */
   keys?: string;
+  /** The beginning of the keys that name them, and what to do where they name others. */
+  ownKeys?: string;
+  ifExists?: 'attach' | 'refuse' | 'replace';
   policy?: object;
+  /** Default: a small one, for every other a large one. */
+  payload?: string;
 }
+
+/** Kept beside the row of its execution. */
+export const LARGE_PAYLOAD = JSON.stringify({ work: 'x'.repeat(400) });
 
 const PRIORITIES = [0, 1, 2];
 
@@ -83,9 +91,13 @@ export function submitCall(batch: Batch): SubmitCall {
     partition: PARTITION,
     // Spread, as due times are: an index over few distinct ones would hide a bad lookup.
     delayMs: batch.delayMs === undefined ? 0 : batch.delayMs + index * (batch.delayStepMs ?? 0),
-    payload: '{"work": 1}',
+    payload: batch.payload ?? (index % 2 === 0 ? '{"work": 1}' : LARGE_PAYLOAD),
     idempotency:
       batch.keys === undefined ? null : { key: `${batch.keys}-${index}`, bodyHash: '00', windowMs: -1 },
+    own:
+      batch.ownKeys === undefined
+        ? null
+        : { key: `${batch.ownKeys}-${index}`, ifExists: batch.ifExists ?? 'attach' },
   }));
   const routes = kinds.map((kind) => ({ lane: 'default', kind, capabilities: ['cpu'] }));
   const templateOrdinals = rows.map(
@@ -112,7 +124,8 @@ export async function submitBatch(
   const answers = await submitExecutions(database, await makeKnown(database, submitCall(batch)));
   return {
     routes: answers.slice(0, batch.kinds.length).map((answer) => answer.routeId!),
-    uuids: answers.map((answer) => answer.uuid),
+    // Those that were replaced come after them.
+    uuids: answers.slice(0, batch.count).map((answer) => answer.uuid),
     outcomes: answers.map((answer) => answer.outcome),
   };
 }

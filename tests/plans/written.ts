@@ -9,8 +9,11 @@ import type { LeaseKey } from '../../src/engine/executions/executions.sql.ts';
 import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/engine/streams/append.sql.ts';
 import { appendToStreams } from '../../src/engine/streams/append-together.sql.ts';
 import { END_PLACE } from '../../src/engine/streams/source.ts';
+import { readParentEnded, recordForParent } from '../../src/engine/streams/parent.sql.ts';
 import { readFrames } from '../../src/engine/streams/streams.sql.ts';
-import { callsOn, claimBatch, submitBatch, unknownLeases } from './workload.ts';
+import { recordSteps } from '../../src/engine/steps/steps.sql.ts';
+import { spawnExecutions } from '../../src/engine/executions/submitting/submits.sql.ts';
+import { callsOn, claimBatch, makeKnown, submitBatch, submitCall, unknownLeases } from './workload.ts';
 
 const KEPT = 4;
 
@@ -71,6 +74,31 @@ export async function walkWritten(database: Database): Promise<void> {
     await readFrames(database, lease, { ...everything, order, modes: null });
   await walkTogether(database);
   await callsOn(database).complete([lease]);
+  await walkCarried(database);
+}
+
+/** A document that is carried into the next attempt, and changed by a child. */
+async function walkCarried(database: Database): Promise<void> {
+  const { routes } = await submitBatch(database, { kinds: [`written-${randomUUID()}`], count: 1 });
+  const lease = (await claimBatch(database, routes, 1))[0]!;
+  const patches = Array.from({ length: 300 }, (): [FrameMode, string] => ['summary', '{"a": 1}']);
+  await expectOutcome('appended', appendFrames(database, appendCall(lease, patches), null));
+  const step = { ...lease, kind: 'step', sleepMs: null, durationMs: null, value: null } as const;
+  await recordSteps(database, [{ ...step, name: 's', key: 'a' }]);
+  // The snapshot of what is kept is moved on.
+  await expectOutcome('appended', appendFrames(database, appendCall(lease, [['summary', '{"b": 1}']]), null));
+  const name = `written-${randomUUID()}`;
+  const call = await makeKnown(database, submitCall({ kinds: [name], count: 1 }));
+  const [spawned] = await spawnExecutions(database, lease, call);
+  const child = (await claimBatch(database, [spawned!.routeId], 1))[0]!;
+  await readParentEnded(database, child);
+  const changes = JSON.stringify([{ patch: { c: 1 } }, { path: ['done', 'parts'], by: 1 }]);
+  const record = { ...child, name: 's', key: '', durationMs: 1, value: '1', changes };
+  for (const most of [1, 1_000, 1_000]) await recordForParent(database, record, most);
+  const again = { ...appendCall(lease, [['summary', '{"d": 1}']]), isOfRerun: true };
+  await expectOutcome('appended', appendFrames(database, again, null));
+  await callsOn(database).retry([lease]);
+  await callsOn(database).complete([child]);
 }
 
 /** Appends of several streams at once: first ones, later ones, patches, a trim, and calls that are left out. */

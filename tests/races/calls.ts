@@ -33,6 +33,7 @@ const FUNCTIONS = {
   pause: 'ff_pause',
   record: 'ff_record_steps',
   spawn: 'ff_spawn',
+  settleFamily: 'ff_settle_family',
   progress: 'ff_report_progress',
   replay: 'ff_replay',
   prioritise: 'ff_change_priority',
@@ -44,6 +45,7 @@ const FUNCTIONS = {
   rotateKey: 'ff_rotate_key',
   revokeKey: 'ff_revoke_key',
   append: 'ff_append_frames',
+  recordForParent: 'ff_record_for_parent',
   revokeTokens: 'ff_revoke_tokens',
 } as const;
 
@@ -122,6 +124,8 @@ export interface Calls extends SignalCalls, StreamCalls {
   pause(leases: Lease[], request?: PauseFor): Call;
   record(leases: Lease[], name: string, value?: unknown): Call;
   spawn(parent: Lease, submission: Submission): Call;
+  /** One part of the work on each of these families that has some. */
+  settleFamilies(parents: string[], limit?: number): Call;
   replay(ids: string[], from: 'failed_step' | 'start'): Call;
   prioritise(ids: string[], priority: number): Call;
   /** Deletes what has ended, however recently. */
@@ -217,6 +221,11 @@ export function callsOf(names: FunctionNames): Calls {
         parent.epoch,
         ...submitParams(submission),
       ]),
+    settleFamilies: (parents, limit = 256) => ({
+      sql: `SELECT f.* FROM (SELECT timer_id FROM ff_timer WHERE kind = 'family' AND execution_id = ANY ($1) ORDER BY 1) t
+            CROSS JOIN LATERAL ${functions.settleFamily}(t.timer_id, $2, 5000, 0, 0) f`,
+      params: [parents, limit],
+    }),
     ...operatorCallsOf(call),
     ...callsOfParts(call),
     progress: (leases, percent) => progressCall(functions.progress, leases, percent),

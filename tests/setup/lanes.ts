@@ -29,6 +29,7 @@ export const LANES: Readonly<Record<string, Lane>> = {
   'tests/races/executions/leased.test.ts': 'rest',
   'tests/races/executions/open-transaction.test.ts': 'rest',
   'tests/races/executions/route-forgetting.test.ts': 'rest',
+  'tests/races/families/families.test.ts': 'rest',
   'tests/races/feed/feed.test.ts': 'rest',
   'tests/races/feed/retention.test.ts': 'rest',
   'tests/races/flows/growing.test.ts': 'rest',
@@ -40,6 +41,8 @@ export const LANES: Readonly<Record<string, Lane>> = {
   'tests/races/steps/pausing.test.ts': 'rest',
   'tests/scripts': 'fast',
   'tests/tasks': 'fast',
+  // Handlers are killed until they have all finished.
+  'tests/tasks/forward-output.test.ts': 'rest',
   // Every read and command, for each way to redact.
   'tests/tasks/redaction.test.ts': 'rest',
   'tests/testing': 'fast',

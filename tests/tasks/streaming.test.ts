@@ -22,7 +22,7 @@ const NUMBERS = Array.from({ length: 5_000 }, (_, n) => `${n}`);
 /** What a tail yields, in short form. */
 function spoken(item: StreamItem): string {
   if (item.type === 'frame') return String(item.frame.payload);
-  if (item.type === 'restarted' || item.type === 'superseded')
+  if (item.type === 'resumed' || item.type === 'superseded')
     return `${item.type} but for ${item.finishedSteps.map(({ name }) => name).join(' ')}`;
   return item.type;
 }
@@ -270,7 +270,7 @@ describe('a run that is started again', () => {
     expect(await readAll(engine.streams.tail(run.executionId))).toEqual([
       'first',
       'half',
-      'restarted but for first',
+      'resumed but for first',
       'whole',
       'closed',
     ]);
@@ -299,12 +299,7 @@ describe('a run that is started again', () => {
     expect(told).toEqual(['before', 'asking', 'paused']);
     await engine.waitpoints.approve(executionId, 'word', { by: 'ann' });
     const rest = await readAll(engine.streams.tail(executionId, { after: left.cursor }));
-    expect(rest.filter((word) => word !== 'paused')).toEqual([
-      'restarted but for before',
-      'asking',
-      'after',
-      'closed',
-    ]);
+    expect(rest.filter((word) => word !== 'paused')).toEqual(['resumed but for before', 'after', 'closed']);
   });
 });
 

@@ -55,7 +55,7 @@ test('only children of this run can be awaited together', async () => {
     handlers: [
       handle(parent, async (_, ctx) => {
         const foreign = await engine.submit(other, null);
-        return ctx.all([foreign]);
+        return ctx.all([foreign as never]);
       }),
     ],
   });

@@ -23,7 +23,7 @@ const ANYTHING = 'anything';
  */
 const UNDER = ['engine/kit', 'engine/database', 'model', 'contract'];
 const CAPABILITY = ['engine/executions', ...UNDER];
-const CAPABILITIES = ['steps', 'signals', 'streams', 'flows', 'feed', 'operator'].map(
+const CAPABILITIES = ['steps', 'families', 'signals', 'messages', 'streams', 'flows', 'feed', 'operator'].map(
   (name) => `engine/${name}`,
 );
 
@@ -36,7 +36,9 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   'engine/kit': ['engine/database', 'model', 'contract'],
   'engine/executions': UNDER,
   'engine/steps': CAPABILITY,
+  'engine/families': CAPABILITY,
   'engine/signals': CAPABILITY,
+  'engine/messages': CAPABILITY,
   'engine/streams': CAPABILITY,
   'engine/flows': CAPABILITY,
   'engine/feed': UNDER,

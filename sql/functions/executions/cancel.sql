@@ -2,8 +2,26 @@
 -- so its worker can no longer write. Queue rows and timers stay behind as stale pointers; claims and firings discard
 -- them. p_epochs: cancel only an execution that still has this epoch; one claimed or replayed since returns `moved`.
 
+-- Cancels locked executions that have not ended. One that never started has no attempt to close.
+CREATE OR REPLACE FUNCTION ff_cancel_locked(p_rows ff_locked[], p_reason text, p_actor text, p_category text DEFAULT 'cancelled')
+RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+  v_started ff_locked[];
+  v_unstarted ff_locked[];
+BEGIN
+  SELECT array_agg(r) FILTER (WHERE r.attempt_state <> 'pending_first_attempt'),
+         array_agg(r) FILTER (WHERE r.attempt_state = 'pending_first_attempt')
+  INTO v_started, v_unstarted FROM unnest(p_rows) r;
+  PERFORM ff_settle('cancel', v_started, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_started)),
+    ARRAY(SELECT p_category FROM unnest(v_started)), p_actor);
+  PERFORM ff_settle('cancel_unstarted', v_unstarted, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_unstarted)),
+    ARRAY(SELECT p_category FROM unnest(v_unstarted)), p_actor);
+END $$;
+
 CREATE OR REPLACE FUNCTION ff_cancel(
-  p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL
+  p_ids uuid[], p_partitions smallint[], p_reason text, p_actor text, p_epochs bigint[] DEFAULT NULL,
+  p_category text DEFAULT 'cancelled'
 )
 RETURNS TABLE (
   execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer,
@@ -16,22 +34,13 @@ SET lock_timeout = '2s' SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
   v_rows ff_locked[];
-  v_started ff_locked[];
-  v_unstarted ff_locked[];
 BEGIN
   PERFORM ff_require_read_committed();
   v_rows := ff_lock_open(p_ids, p_partitions);
   IF p_epochs IS NOT NULL THEN
     v_rows := ARRAY(SELECT r FROM unnest(v_rows) r WHERE r.lease_epoch = p_epochs[r.ordinal]);
   END IF;
-  -- An execution that never started has no attempt to close.
-  SELECT array_agg(r) FILTER (WHERE r.attempt_state <> 'pending_first_attempt'),
-         array_agg(r) FILTER (WHERE r.attempt_state = 'pending_first_attempt')
-  INTO v_started, v_unstarted FROM unnest(v_rows) r;
-  PERFORM ff_settle('cancel', v_started, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_started)),
-    ARRAY(SELECT 'cancelled'::text FROM unnest(v_started)), p_actor);
-  PERFORM ff_settle('cancel_unstarted', v_unstarted, NULL, NULL, ARRAY(SELECT p_reason FROM unnest(v_unstarted)),
-    ARRAY(SELECT 'cancelled'::text FROM unnest(v_unstarted)), p_actor);
+  PERFORM ff_cancel_locked(v_rows, p_reason, p_actor, p_category);
   RETURN QUERY
   SELECT r.execution_id, 'cancelled', 'terminal', 'cancelled', r.lease_epoch, r.route_id, r.worker_instance_id
   FROM unnest(v_rows) r

@@ -129,7 +129,7 @@ BEGIN
     blocking_reason = t.blocking_reason, terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
     lease_epoch = lease_epoch + t.epoch_step, claim_no = v_claim, lease_expires_at_ms = p_now + p_lease_ms,
     changed_at_ms = p_now, eligible_at_ms = NULL, started_at_ms = coalesce(started_at_ms, p_now),
-    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now)
+    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now), renewals = 0
   WHERE execution_id = ANY (c.ids);
   GET DIAGNOSTICS v_written = ROW_COUNT;
   v_done := ff_require_equal('claim executions', cardinality(c.ids), v_written);
@@ -149,6 +149,10 @@ BEGIN
       ARRAY(SELECT CASE WHEN again THEN 'reclaimed' ELSE t.lease_event END FROM unnest(v_reclaimed) again)
       ELSE ARRAY[t.lease_event] END,
     c.ids, c.parts, c.attempts, c.epochs, ARRAY[p_worker_instance_id], c.namespaces, c.tags, v_details, c.routes, c.flows);
+  IF array_position(c.payloads, NULL) IS NOT NULL THEN
+    c.payloads := ARRAY(
+      SELECT ff_payload_of(payload, id) FROM unnest(c.ids, c.payloads) WITH ORDINALITY u(id, payload, ord) ORDER BY ord);
+  END IF;
   IF c.flows IS NOT NULL THEN
     c.payloads := ARRAY(
       SELECT CASE WHEN flow IS NULL THEN payload ELSE ff_input(id, payload) END
@@ -198,7 +202,7 @@ BEGIN
     blocking_reason = t.blocking_reason, terminal_outcome = t.terminal_outcome, attempt_state = t.attempt_state,
     lease_epoch = v_epoch, claim_no = v_claim, lease_expires_at_ms = p_now + p_lease_ms, changed_at_ms = p_now,
     eligible_at_ms = NULL, started_at_ms = coalesce(started_at_ms, p_now),
-    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now)
+    attempt_started_at_ms = coalesce(attempt_started_at_ms, p_now), renewals = 0
   WHERE execution_id = e.execution_id;
   IF NOT FOUND THEN v_done := ff_require_equal('claim execution', 1, 0); END IF;
   DELETE FROM ff_ready WHERE ctid = e.tid;
@@ -213,6 +217,7 @@ BEGIN
   v_logged := ff_log_events('lease', p_now, 1, ARRAY[t.lease_event], ARRAY[e.execution_id], ARRAY[e.partition_key],
     ARRAY[e.attempt_index], ARRAY[v_epoch], ARRAY[p_worker_instance_id], ARRAY[e.namespace], ARRAY[e.tags], NULL::jsonb[],
     ARRAY[p_route], ARRAY[e.flow_id]);
+  IF e.payload IS NULL THEN e.payload := ff_payload_of(NULL, e.execution_id); END IF;
   RETURN json_build_object('uuid', ARRAY[e.execution_id], 'partition', ARRAY[e.partition_key], 'routeId', ARRAY[p_route],
     'priority', ARRAY[e.priority], 'seq', ARRAY[e.seq], 'namespace', ARRAY[e.namespace],
     'attemptIndex', ARRAY[e.attempt_index], 'leaseEpoch', ARRAY[v_epoch], 'retryCount', ARRAY[e.retry_count],

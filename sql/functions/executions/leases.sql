@@ -39,7 +39,8 @@ BEGIN
         AND lease_epoch = u.ep AND claim_no IS NOT NULL FOR NO KEY UPDATE SKIP LOCKED) e),
   alive AS MATERIALIZED (SELECT * FROM locked WHERE lease_expires_at_ms > now_ms),
   renewed AS (
-    UPDATE ff_execution SET lease_expires_at_ms = (SELECT max(now_ms) FROM alive) + p_lease_ms
+    UPDATE ff_execution SET lease_expires_at_ms = (SELECT max(now_ms) FROM alive) + p_lease_ms,
+      renewals = least(renewals + 1, 32767)
     WHERE execution_id = ANY (ARRAY(SELECT execution_id FROM alive)) RETURNING 1),
   told AS MATERIALIZED (
     SELECT count(*) AS owed,

@@ -14,16 +14,18 @@ BEGIN
       WHEN e.execution_id IS NULL THEN 'not_found'
       WHEN h.given_up_by = p_verb THEN CASE p_verb WHEN 'release' THEN 'released' WHEN 'pause' THEN 'paused' ELSE 'suspended' END
       WHEN p_verb IN ('release', 'pause', 'suspend') AND h.given_up_by IS NOT NULL THEN 'conflict'
-      WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine THEN 'completed'
+      WHEN p_verb = 'complete' AND h.outcome = 'success' AND h.mine AND h.terminal_outcome IS NOT NULL THEN 'completed'
+      WHEN p_verb = 'continue' AND h.outcome = 'success' AND h.mine AND h.terminal_outcome IS NULL THEN 'run_continued'
       WHEN p_verb = 'fail' AND h.outcome = 'failed' AND h.mine THEN
         CASE WHEN h.retry_at_ms IS NULL THEN 'failed' ELSE 'retry_scheduled' END
       WHEN h.outcome = 'interrupted' AND h.mine THEN 'lease_' || h.interrupted_by
       WHEN h.outcome = 'expired' AND h.mine THEN 'timed_out'
-      WHEN p_verb IN ('complete', 'fail', 'release', 'pause', 'suspend') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
+      WHEN p_verb IN ('complete', 'fail', 'release', 'pause', 'suspend', 'continue') AND h.outcome IN ('success', 'failed') AND h.mine THEN 'conflict'
       WHEN e.lifecycle_phase <> 'active' THEN 'not_active'
       WHEN e.attempt_index = u.att AND e.lease_epoch = u.ep THEN 'lease_expired'
       ELSE 'stale_lease' END,
-    coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine
+    coalesce(CASE p_verb WHEN 'complete' THEN h.outcome = 'success' AND h.mine AND h.terminal_outcome IS NOT NULL
+                         WHEN 'continue' THEN h.outcome = 'success' AND h.mine AND h.terminal_outcome IS NULL
                          WHEN 'fail' THEN h.outcome = 'failed' AND h.mine
                          ELSE h.given_up_by = p_verb END, false),
     e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.attempt_index, e.route_id,

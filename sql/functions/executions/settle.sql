@@ -37,11 +37,26 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (ARRAY['release', 'pause', 'suspend'])[
   1 + (SELECT g % 4 FROM unnest(p_given_up) g WHERE g / 4 >= p_epoch ORDER BY g LIMIT 1)];
 
+-- The leases of an attempt that was paused, with one more. The last ones are kept: more would make every pause dearer.
+CREATE OR REPLACE FUNCTION ff_also_leased(p_before jsonb, p_last jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+  c_leases CONSTANT integer := 16;
+BEGIN
+  IF p_last IS NULL THEN RETURN p_before; END IF;
+  RETURN CASE WHEN jsonb_array_length(p_before) >= c_leases THEN p_before - 0 ELSE coalesce(p_before, '[]') END || p_last;
+END $$;
+
+-- A lease that is over, as it is kept in that list.
+CREATE OR REPLACE FUNCTION ff_lease_span(p_epoch bigint, p_instance text, p_from bigint, p_to bigint, p_renewals integer)
+RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_build_object('leaseEpoch', p_epoch, 'workerInstanceId', p_instance, 'fromMs', p_from, 'toMs', p_to,
+  'renewals', coalesce(p_renewals, 0));
+
 -- Writes what a transition means for attempts that were paused before, whose rows are there already. Only ff_settle
 -- calls it. Apart from the rest, because an insert that may find its row costs more than one that cannot.
 CREATE OR REPLACE FUNCTION ff_settle_paused(
   t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[]
+  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb
 ) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -50,17 +65,20 @@ BEGIN
   INSERT INTO ff_attempt_history AS h (
     execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
     ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
-    namespace, retain_ms, result, ended_by, failure_detail)
+    namespace, retain_ms, result, ended_by, failure_detail, renewals, leases)
   SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
          coalesce(attempt_started_at_ms, p_now), CASE WHEN t.attempt_outcome IS NOT NULL THEN p_now END,
          t.attempt_outcome, CASE WHEN t.attempt_outcome = 'interrupted' THEN t.lease_event END, message, category,
          due_at_ms, CASE WHEN p_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + p_given_up] END, v_terminal,
          CASE WHEN v_terminal IS NOT NULL THEN namespace END, CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result,
-         CASE WHEN v_terminal IS NOT NULL THEN p_actor END, failure
+         CASE WHEN v_terminal IS NOT NULL THEN p_actor END, failure, (p_renewals ->> execution_id::text)::smallint,
+         CASE WHEN claim_no IS NOT NULL THEN ff_lease_span(lease_epoch, worker_instance_id, g.acquired_at_ms, p_now,
+           (p_renewals ->> execution_id::text)::integer) END
   FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_failures) r(
     ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
     attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
     traits, due_at_ms, result, message, category, failure)
+  LEFT JOIN LATERAL (SELECT acquired_at_ms FROM ff_grant WHERE claim_no = r.claim_no OFFSET 0) g ON true
   WHERE attempt_state = 'attempt_interrupted' OR resumed
   ON CONFLICT (execution_id, partition_key, attempt_index) DO UPDATE SET
     lease_epoch = EXCLUDED.lease_epoch,
@@ -70,7 +88,8 @@ BEGIN
     failure_message = EXCLUDED.failure_message, failure_category = EXCLUDED.failure_category,
     retry_at_ms = EXCLUDED.retry_at_ms, given_up = ff_also_given_up(h.given_up, EXCLUDED.given_up[1]),
     terminal_outcome = EXCLUDED.terminal_outcome, namespace = EXCLUDED.namespace, retain_ms = EXCLUDED.retain_ms,
-    result = EXCLUDED.result, ended_by = EXCLUDED.ended_by, failure_detail = EXCLUDED.failure_detail;
+    result = EXCLUDED.result, ended_by = EXCLUDED.ended_by, failure_detail = EXCLUDED.failure_detail,
+    renewals = EXCLUDED.renewals, leases = ff_also_leased(h.leases, EXCLUDED.leases);
 END $$;
 
 -- Writes an event about each of some locked rows. An operator's are about the state the operation leaves behind, and not
@@ -97,6 +116,19 @@ BEGIN
     p_details, array_agg(r.route_id), array_agg(r.flow_id))
   INTO v_logged FROM unnest(p_rows) r;
   RETURN v_logged;
+END $$;
+
+-- What completions carry: the result where all events are told, and how many messages nobody has read.
+CREATE OR REPLACE FUNCTION ff_completion_details(
+  t ff_transition, p_rows ff_locked[], p_results jsonb[], p_messages text[], p_categories text[], p_traits smallint
+) RETURNS jsonb[] LANGUAGE plpgsql AS $$
+BEGIN
+  IF p_traits & 32 = 0 THEN RETURN ff_carried_ends(t, p_rows, p_results, p_messages, p_categories); END IF;
+  IF p_traits & 16 = 0 THEN RETURN ff_unread_messages(p_rows); END IF;
+  RETURN ARRAY(
+    SELECT nullif(coalesce(carried, '{}') || coalesce(unread, '{}'), '{}')
+    FROM unnest(ff_carried_ends(t, p_rows, p_results, p_messages, p_categories), ff_unread_messages(p_rows))
+      WITH ORDINALITY u(carried, unread, ord) ORDER BY ord);
 END $$;
 
 -- Writes the events a transition owes. p_ends: what completions carry.
@@ -131,7 +163,7 @@ END $$;
 -- Writes the rows of the attempts that a transition ends or gives up, but for those that were paused before.
 CREATE OR REPLACE FUNCTION ff_settle_attempts(
   t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
-  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[]
+  p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb
 ) RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -141,7 +173,7 @@ BEGIN
   INSERT INTO ff_attempt_history (
     execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id, started_at_ms,
     ended_at_ms, outcome, interrupted_by, failure_message, failure_category, retry_at_ms, given_up, terminal_outcome,
-    namespace, retain_ms, result, ended_by, failure_detail)
+    namespace, retain_ms, result, ended_by, failure_detail, renewals, leases)
   SELECT execution_id, partition_key, attempt_index, lease_epoch, worker_id, worker_instance_id,
          CASE WHEN attempt_state = 'running_attempt' THEN coalesce(attempt_started_at_ms, p_now) END,
          CASE WHEN p_given_up IS NULL THEN p_now END,
@@ -149,7 +181,9 @@ BEGIN
          message, category, due_at_ms, CASE WHEN p_given_up IS NOT NULL THEN ARRAY[4 * lease_epoch + p_given_up] END,
          v_terminal, CASE WHEN v_terminal IS NOT NULL THEN namespace END,
          CASE WHEN v_terminal IS NOT NULL THEN retain_ms END, result, CASE WHEN v_terminal IS NOT NULL THEN p_actor END,
-         failure
+         failure, (p_renewals ->> execution_id::text)::smallint,
+         CASE WHEN p_given_up IS NOT NULL THEN jsonb_build_array(ff_lease_span(lease_epoch, worker_instance_id,
+           attempt_started_at_ms, p_now, (p_renewals ->> execution_id::text)::integer)) END
   FROM unnest(p_rows, p_dues, p_results, p_messages, p_categories, p_failures) r(
     ordinal, execution_id, partition_key, route_id, priority, namespace, attempt_index, lease_epoch, retry_count,
     attempt_state, claim_no, worker_id, worker_instance_id, attempt_started_at_ms, tags, retain_ms, flow_id, resumed, parent_id,
@@ -193,17 +227,18 @@ END $$;
 -- Performs one transition on locked rows: state, lease, queue or timer, attempt and events, all or nothing.
 -- The arrays after p_rows run parallel to it and may be shorter or NULL; p_dues is when delayed work becomes claimable,
 -- p_deadlines the new deadlines of replayed executions; p_details goes into operator and signal events. Returns whether
--- work is left to do at once: a timer for a parent, or a job for the members after one of a flow. p_flow: `now` when
+-- work is left to do at once: a timer for a parent or for children, or a job for the members after one of a flow. p_flow: `now` when
 -- the caller resolves those itself.
 --
 -- What is written, in the order of the locks:
 --   1  ff_execution                   the rows the caller has locked; nothing else is waited for
 --   2  ff_ready or ff_timer           new rows
---   3  ff_timer, ff_flow_job          new rows: a parent to notify, members of a flow to advance
+--   3  ff_timer, ff_flow_job          new rows: a parent to notify, children to end, members of a flow to advance
 --   4  ff_attempt_history             new rows; one that was paused before has its row, which only its lease touches
 --   5  ff_event_pack                  new rows
 --   6  ff_timer, ff_suspension        limits and waits that are over; what somebody else holds is skipped
 --   7  ff_stream_meta                 the stream of the attempt that ends; an append has locked the execution first
+--   8  ff_stream_summary              new rows: the document of the attempt that follows
 -- Small statements, each only if there is something to write: one for everything would cost more than all of them.
 CREATE OR REPLACE FUNCTION ff_settle(
   p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[],
@@ -218,6 +253,8 @@ DECLARE
   v_ids uuid[];
   -- By execution, for transitions that set a time of its own for each.
   v_times jsonb;
+  -- By execution, of those whose lease was renewed.
+  v_renewals jsonb;
   v_written bigint; v_done boolean; v_logged bigint;
   v_traits smallint; v_paused boolean; v_leased boolean; v_members boolean; v_parents boolean;
   v_ends boolean;
@@ -248,21 +285,22 @@ BEGIN
     SELECT jsonb_object_agg(id, coalesce(due, deadline)) INTO v_times
     FROM unnest(v_ids, p_dues, p_deadlines) u(id, due, deadline);
   END IF;
-  UPDATE ff_execution SET
+  WITH moved AS (UPDATE ff_execution SET
     lifecycle_phase = t.lifecycle_phase, ownership_state = t.ownership_state,
     eligibility_state = t.eligibility_state, blocking_reason = t.blocking_reason,
     terminal_outcome = t.terminal_outcome, attempt_state = coalesce(t.attempt_state, attempt_state),
     lease_epoch = lease_epoch + t.epoch_step, attempt_index = attempt_index + t.attempt_step,
-    retry_count = CASE t.replay_step WHEN 0 THEN retry_count + t.retry_step ELSE 0 END,
-    reclaim_count = CASE t.replay_step WHEN 0 THEN reclaim_count + t.reclaim_step ELSE 0 END,
+    retry_count = CASE t.replay_step + t.run_step WHEN 0 THEN retry_count + t.retry_step ELSE 0 END,
+    reclaim_count = CASE t.replay_step + t.run_step WHEN 0 THEN reclaim_count + t.reclaim_step ELSE 0 END,
     replay_count = replay_count + t.replay_step, changed_at_ms = v_now, claim_no = NULL, lease_expires_at_ms = NULL,
     lease_tags = NULL, attempt_started_at_ms = CASE WHEN v_continues THEN attempt_started_at_ms END,
     attempt_paused = v_continues AND (attempt_paused OR v_given_up IS NOT NULL),
     eligible_at_ms = CASE WHEN t.eligibility_state = 'not_eligible_until_time'
       THEN (v_times ->> execution_id::text)::bigint END,
     deadline_at_ms = CASE t.replay_step WHEN 0 THEN deadline_at_ms ELSE (v_times ->> execution_id::text)::bigint END
-  WHERE execution_id = ANY (v_ids);
-  GET DIAGNOSTICS v_written = ROW_COUNT;
+  WHERE execution_id = ANY (v_ids) RETURNING execution_id, renewals)
+  SELECT count(*), jsonb_object_agg(execution_id, renewals) FILTER (WHERE renewals > 0)
+  INTO v_written, v_renewals FROM moved;
   v_done := ff_require_equal(p_transition, cardinality(p_rows), v_written);
   IF t.eligibility_state IN ('eligible_now', 'not_eligible_until_time') OR t.replay_step = 1 THEN
     v_done := ff_settle_queue(t, p_rows, p_dues, p_deadlines, v_now);
@@ -273,20 +311,26 @@ BEGIN
     SELECT DISTINCT 'child_ended'::ff_timer_kind, v_now, r.parent_id, r.partition_key, 0, 0::bigint
     FROM unnest(p_rows) r WHERE r.parent_id IS NOT NULL;
   END IF;
+  IF v_traits & 4 <> 0 AND (v_ends OR t.replay_step = 1) THEN
+    -- Its children end with it, or begin again with it, soon after: locking them here could deadlock, and they may be many.
+    INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
+    SELECT 'family', v_now, r.execution_id, r.partition_key, 0, 0 FROM unnest(p_rows) r WHERE r.traits & 4 <> 0;
+  END IF;
   IF v_ends AND v_members AND p_flow = 'later' THEN
     INSERT INTO ff_flow_job (created_at_ms, execution_id, flow_id, partition_key)
     SELECT v_now, r.execution_id, r.flow_id, r.partition_key FROM unnest(p_rows) r WHERE r.flow_id IS NOT NULL;
   END IF;
   IF v_ends OR t.attempt_outcome IS NOT NULL OR v_given_up IS NOT NULL THEN
     v_done := ff_settle_attempts(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now,
-      p_failures);
+      p_failures, v_renewals);
     IF v_paused THEN
       PERFORM ff_settle_paused(t, p_rows, p_dues, p_results, p_messages, p_categories, p_actor, v_given_up, v_now,
-        p_failures);
+        p_failures, v_renewals);
     END IF;
   END IF;
   v_logged := ff_settle_events(t, p_rows, v_leased, p_actor, p_details, v_now,
-    CASE WHEN v_ends AND v_traits & 16 <> 0 THEN ff_carried_ends(t, p_rows, p_results, p_messages, p_categories) END);
+    CASE WHEN v_ends AND v_traits & 48 <> 0 THEN
+      ff_completion_details(t, p_rows, p_results, p_messages, p_categories, v_traits) END);
   IF v_traits & 1 <> 0 AND t.replay_step = 0 THEN
     -- A lease's time limit ends with the lease, a deadline with the execution; most would be due much later. A timer
     -- that is being fired is not waited for: two firings could deadlock, and it will be discarded.
@@ -304,5 +348,6 @@ BEGIN
     UPDATE ff_stream_meta SET closed_at_ms = v_now, closed_reason = t.stream_close
     WHERE execution_id = ANY (v_ids) AND closed_at_ms IS NULL;
   END IF;
-  RETURN v_ends AND (v_parents OR (v_members AND p_flow = 'later'));
+  IF t.attempt_step = 1 THEN PERFORM ff_carry_documents(v_ids, t.replay_step = 1, v_now); END IF;
+  RETURN v_ends AND (v_parents OR v_traits & 4 <> 0 OR (v_members AND p_flow = 'later'));
 END $$;

@@ -1,7 +1,8 @@
 -- Fires timers: executions that waited for a time or for children become claimable; those that ran out of time end, or
 -- resume as they asked to. Never waits: a timer whose execution is locked by another transaction stays for the next
 -- pass. A timer that no longer matches its execution (cancelled, claimed, retried since) is discarded. So is the
--- notification of a child while its parent runs: the parent checks its children before it pauses.
+-- notification of a child while its parent runs: the parent checks its children before it pauses. Timers of kind `family`
+-- are not fired here: their work has a function of its own (ff_settle_family), because it is done in parts.
 
 -- Whether enough of the children an execution paused for have ended. Called with the execution locked. Searches for
 -- open ones from the last back and stops at the first too many: children mostly end in order, so each notification of
@@ -114,7 +115,7 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT timer_id, kind, execution_id, partition_key, attempt_index, lease_epoch, due_at_ms
       FROM ff_timer WHERE timer_id = u.id FOR UPDATE SKIP LOCKED) d
-    WHERE d.due_at_ms <= ff_now_ms()),
+    WHERE d.due_at_ms <= ff_now_ms() AND d.kind <> 'family'),
   seen AS MATERIALIZED (
     SELECT d.timer_id, d.kind, d.attempt_index AS attempt, d.lease_epoch AS epoch, d.due_at_ms, e.*
     FROM (SELECT * FROM due ORDER BY execution_id OFFSET 0) d
@@ -172,6 +173,15 @@ BEGIN
     v_over := CASE outcome WHEN 'execution_timed_out' THEN v_over || execution_id ELSE v_over END;
     RETURN NEXT;
   END LOOP;
+  IF EXISTS (SELECT FROM unnest(v_rows) r WHERE r.traits & 128 <> 0) THEN
+    -- A run begins when what the one before it left behind is deleted.
+    FOR execution_id IN SELECT * FROM ff_clear_further(v_rows) LOOP
+      outcome := 'delayed'; worker_instance_id := NULL; due_in_ms := 0;
+      v_timed_out := v_timed_out || execution_id;
+      v_rows := ARRAY(SELECT r FROM unnest(v_rows) r WHERE r.execution_id <> ALL (v_timed_out));
+      RETURN NEXT;
+    END LOOP;
+  END IF;
   PERFORM ff_settle('fire_timer', v_rows, NULL, NULL, NULL, NULL, NULL);
   PERFORM ff_settle('wake', v_woken, NULL, NULL, NULL, NULL, NULL);
   FOR execution_id, outcome, route_id, due_in_ms IN SELECT * FROM ff_time_out_suspended(v_suspended) LOOP

@@ -169,7 +169,7 @@ DECLARE
 BEGIN
   SELECT u.id INTO v_full FROM unnest(p_downs) u(id)
   CROSS JOIN LATERAL (
-    SELECT 1 FROM ff_execution WHERE execution_id = u.id AND jsonb_typeof(payload) NOT IN ('object', 'null') OFFSET 0) b LIMIT 1;
+    SELECT 1 FROM ff_execution WHERE execution_id = u.id AND jsonb_typeof(ff_payload_of(payload, u.id)) NOT IN ('object', 'null') OFFSET 0) b LIMIT 1;
   IF v_full IS NOT NULL THEN PERFORM ff_refuse_flow('no_room', v_full::text); END IF;
   SELECT u.id INTO v_full FROM unnest(p_downs) u(id)
   CROSS JOIN LATERAL (
@@ -291,7 +291,7 @@ BEGIN
   SELECT s.execution_id, s.outcome, CASE WHEN p_kinds[s.ord] IS NULL THEN s.route_id END, s.due_in_ms, p_names[s.ord], NULL::bigint
   FROM ff_submit(p_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
     p_flow => p_flow, p_blocked => ARRAY(SELECT k IS NOT NULL FROM unnest(p_kinds) WITH ORDINALITY u(k, ord) ORDER BY ord))
-    WITH ORDINALITY s(execution_id, outcome, route_id, due_in_ms, existing_id, ord);
+    WITH ORDINALITY s(execution_id, outcome, route_id, due_in_ms, existing_id, worker_instance_id, ord);
   PERFORM ff_insert_members(f, p_ids, p_names, p_kinds, p_ks, p_cancels);
   PERFORM ff_insert_edges(f, 'pending', p_edge_ids, p_ups, p_downs, p_conditions, p_input_names, p_input_places);
   IF cardinality(v_old) > 0 THEN PERFORM ff_refuse_circle(p_ups, p_downs); END IF;

@@ -19,13 +19,15 @@ BEGIN
   IF f.sealed_at_ms IS NOT NULL THEN PERFORM ff_refuse_flow('flow_sealed', NULL); END IF;
   PERFORM ff_lock_executions(p_ids);
   FOR v_found IN
-    SELECT u.id, e.execution_id, e.partition_key, e.flow_id FROM unnest(p_ids) u(id)
-    LEFT JOIN LATERAL (SELECT execution_id, partition_key, flow_id FROM ff_execution WHERE execution_id = u.id OFFSET 0) e ON true
+    SELECT u.id, e.execution_id, e.partition_key, e.flow_id, e.traits FROM unnest(p_ids) u(id)
+    LEFT JOIN LATERAL (SELECT execution_id, partition_key, flow_id, traits FROM ff_execution WHERE execution_id = u.id OFFSET 0) e ON true
   LOOP
     IF v_found.execution_id IS NULL OR v_found.partition_key <> p_partition THEN
       PERFORM ff_refuse_flow('execution_not_found', v_found.id::text);
     ELSIF v_found.flow_id IS NOT NULL THEN
       PERFORM ff_refuse_flow('member_of_a_flow', v_found.id::text);
+    ELSIF v_found.traits & 2 <> 0 THEN
+      PERFORM ff_refuse_flow('key_not_here', v_found.id::text);
     END IF;
   END LOOP;
   UPDATE ff_execution SET flow_id = p_flow WHERE execution_id = ANY (p_ids);

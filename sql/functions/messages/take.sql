@@ -16,7 +16,7 @@ BEGIN
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
-  UPDATE ff_message SET handed_at_ms = ff_now_ms(), step_key = p_wait ->> 'key', payload = NULL
+  UPDATE ff_message SET handed_at_ms = ff_now_ms(), payload = NULL
   WHERE execution_id = p_id AND message_id = m.message_id;
   UPDATE ff_mailbox SET pending = pending - 1, pending_bytes = pending_bytes - octet_length(m.payload::text), handed = handed + 1
   WHERE execution_id = p_id;

@@ -72,7 +72,9 @@ BEGIN
       'wakeInMs', x.wake_at_ms - p_now, 'waits', (
         SELECT jsonb_agg(jsonb_build_object('name', w.wait -> 'name', 'key', w.wait -> 'key',
           'timeoutInMs', (w.wait ->> 'timeout_at_ms')::bigint - p_now, 'onTimeout', w.wait -> 'on_timeout',
-          'condition', w.wait -> 'condition', 'counts', (
+          'condition', w.wait -> 'condition', 'messages', (
+            SELECT jsonb_build_object('handed', m.handed, 'isKept', ff_is_kept_waiting(e.execution_id, w.wait))
+            FROM ff_mailbox m WHERE m.execution_id = e.execution_id AND w.wait #>> '{condition,kind}' = 'message'), 'counts', (
             SELECT coalesce(jsonb_agg(ff_leaf_count(l.leaf, e.execution_id, 2147483647) ORDER BY l.place), '[]')
             FROM ff_leaves(w.wait -> 'condition') WITH ORDINALITY l(leaf, place) WHERE l.place <= 64)) ORDER BY w.place)
         FROM jsonb_array_elements(x.waits) WITH ORDINALITY w(wait, place)))

@@ -19,11 +19,12 @@ BEGIN
 END $$;
 
 -- Reopens executions that have ended. Finished steps return their recorded values, so that the work resumes where it
--- failed; a replay from the start retires them, and children get other ids. Retries and reclaims are counted anew, and
--- the deadline starts over.
+-- failed; a replay from the start retires them, and children get other ids; one from a step (p_step, p_key) retires that
+-- step and what came after it. Retries and reclaims are counted anew, and the deadline starts over. p_default_max: how
+-- often, where the policy does not say; NULL for any number, whatever it says.
 CREATE OR REPLACE FUNCTION ff_replay(
   p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_from_start boolean, p_reason text, p_actor text,
-  p_default_max integer
+  p_default_max integer, p_step text DEFAULT NULL, p_key text DEFAULT NULL
 ) RETURNS TABLE (
   execution_id uuid, outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, route_id integer,
   replay_count smallint, due_in_ms bigint
@@ -40,7 +41,6 @@ DECLARE
   v_deadlines bigint[];
   v_details jsonb[];
   v_now bigint;
-  v_written bigint;
 BEGIN
   PERFORM ff_require_read_committed();
   SELECT l.held, l.rows INTO v_held, v_rows FROM ff_lock_replayed(p_ids, p_partitions) l;
@@ -48,7 +48,8 @@ BEGIN
   WITH decided AS MATERIALIZED (
     SELECT r AS row, e.terminal_outcome, e.replay_count,
            v_now + (e.policy #>> '{timeout_policy,execution_deadline_ms}')::bigint AS deadline,
-           e.replay_count < coalesce((e.policy ->> 'max_replay_count')::integer, p_default_max)
+           (p_default_max IS NULL OR e.replay_count < coalesce((e.policy ->> 'max_replay_count')::integer, p_default_max))
+             AND ff_keeps_key(r) AND (p_step IS NULL OR ff_has_step(r.execution_id, p_step, p_key))
              AND (p_epochs IS NULL OR r.lease_epoch = p_epochs[r.ordinal]) AS again
     FROM unnest(v_rows) r
     CROSS JOIN LATERAL (
@@ -56,17 +57,16 @@ BEGIN
       FROM ff_execution WHERE execution_id = r.execution_id OFFSET 0) e)
   SELECT array_agg(row), array_agg(deadline),
          array_agg(jsonb_build_object('by', p_actor, 'reason', p_reason, 'replay_count', replay_count + 1,
-           'from', CASE WHEN p_from_start THEN 'start' ELSE 'failed_step' END, 'previous_outcome', terminal_outcome))
+           'from', CASE WHEN p_from_start THEN 'start' WHEN p_step IS NOT NULL THEN 'step' ELSE 'failed_step' END,
+           'previous_outcome', terminal_outcome))
   INTO v_again, v_deadlines, v_details FROM decided WHERE again;
   v_again := coalesce(v_again, '{}');
-  IF p_from_start AND cardinality(v_again) > 0 THEN
-    UPDATE ff_step s SET retired_by = (SELECT replay_count + 1 FROM ff_execution e WHERE e.execution_id = s.execution_id)
-    WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r)) AND retired_by = 0;
-    DELETE FROM ff_end_order WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
-    UPDATE ff_execution SET generation = generation + 1
-    WHERE execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r));
-    GET DIAGNOSTICS v_written = ROW_COUNT;
-    PERFORM ff_require_equal('generations', cardinality(v_again), v_written);
+  PERFORM ff_clear_replayed(v_again);
+  IF (p_from_start OR p_step IS NOT NULL) AND cardinality(v_again) > 0 THEN
+    PERFORM ff_begin_generations(ARRAY(SELECT r.execution_id FROM unnest(v_again) r), p_step, p_key);
+    -- What was handed over before counts no more, as the steps that took it.
+    UPDATE ff_mailbox SET handed = 0
+    WHERE p_from_start AND execution_id = ANY (ARRAY(SELECT r.execution_id FROM unnest(v_again) r WHERE r.traits & 32 <> 0));
   END IF;
   PERFORM ff_renew_waits(ARRAY(SELECT r.execution_id FROM unnest(v_again) r), p_from_start);
   -- The progress of an earlier run does not apply to the next.
@@ -79,12 +79,15 @@ BEGIN
               WHEN u.id IN (SELECT execution_id FROM unnest(v_again)) THEN 'replayed'
               WHEN p_epochs IS NOT NULL AND e.lease_epoch <> u.ep THEN 'moved'
               WHEN e.lifecycle_phase <> 'terminal' THEN 'not_terminal'
+              WHEN e.traits & 2 <> 0 AND k.execution_id IS NULL THEN 'key_taken'
+              WHEN p_step IS NOT NULL AND NOT ff_has_step(e.execution_id, p_step, p_key) THEN 'step_not_found'
               ELSE 'replays_exhausted' END,
          e.lifecycle_phase::text, e.terminal_outcome::text, e.lease_epoch, e.route_id, e.replay_count,
          e.deadline_at_ms - v_now
   FROM unnest(p_ids, p_partitions, p_epochs) u(id, part, ep)
   LEFT JOIN LATERAL (
-    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true;
+    SELECT * FROM ff_execution x WHERE x.execution_id = u.id AND x.partition_key = u.part OFFSET 0) e ON true
+  LEFT JOIN LATERAL (SELECT execution_id FROM ff_key WHERE execution_id = u.id OFFSET 0) k ON true;
 END $$;
 
 -- Moves executions that wait for a worker to another place in the queue. The old queue row stays behind: its priority

@@ -284,10 +284,10 @@ DECLARE
   v_delay bigint;
 BEGIN
   FOR v_wait IN
-    SELECT w FROM ff_suspension s, jsonb_array_elements(s.waits) WITH ORDINALITY x(w, place)
-    WHERE s.execution_id = p_row.execution_id AND w #>> '{condition,kind}' = p_kind ORDER BY place
+    SELECT w FROM (SELECT waits FROM ff_suspension WHERE execution_id = p_row.execution_id) s
+    CROSS JOIN LATERAL jsonb_array_elements(s.waits) WITH ORDINALITY x(w, place) ORDER BY place
   LOOP
-    CONTINUE WHEN ff_end_if_met(p_row.execution_id, v_wait) IS NULL;
+    CONTINUE WHEN v_wait #>> '{condition,kind}' IS DISTINCT FROM p_kind OR ff_end_if_met(p_row.execution_id, v_wait) IS NULL;
     v_delay := nullif((v_wait ->> 'resume_delay_ms')::bigint, 0);
     PERFORM ff_settle_resumed(ARRAY[p_row], ARRAY[v_delay], ARRAY[ff_resume_detail(v_wait, 'satisfied', p_actor)]);
     RETURN coalesce(v_delay, 0);

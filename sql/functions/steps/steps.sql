@@ -232,31 +232,51 @@ END $$;
 
 -- Submits on behalf of a running execution, which is notified when they end. Refused as a whole when its lease is gone:
 -- then the first row names the parent and the reason. Children live in the partition of their parent, because the
--- transaction that ends one sets a timer of the other.
+-- transaction that ends one sets a timer of the other. ended_with_parent: the child exists and had ended because its
+-- parent did, which has begun again since; it must be replayed with it (ff_settle_children).
+--
+-- A parent of children that end with it is marked: whoever ends it looks for them only then. The first spawn of its life
+-- does nothing else, and returns `marked`: to write to the row is to keep a renewal from it, and a spawn may take long.
 CREATE OR REPLACE FUNCTION ff_spawn(
   p_parent uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_routes jsonb,
   p_templates jsonb, p_ids uuid[], p_partitions smallint[], p_template_ordinals integer[], p_delays bigint[],
   p_payloads jsonb[]
 ) RETURNS TABLE (
   execution_id uuid, outcome text, route_id integer, due_in_ms bigint, lifecycle_phase text, terminal_outcome text,
-  lease_epoch bigint
+  lease_epoch bigint, ended_with_parent boolean
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
+DECLARE
+  v_place bigint;
 BEGIN
   PERFORM ff_require_read_committed();
   IF p_partition <> ANY (p_partitions) THEN
     RAISE EXCEPTION 'a child is not in the partition of its parent' USING ERRCODE = 'FF004';
   END IF;
+  PERFORM 1 FROM ff_execution WHERE execution_id = p_parent AND partition_key = p_partition AND traits & 4 = 0;
+  IF FOUND AND EXISTS (SELECT 1 FROM jsonb_array_elements(p_templates) t WHERE NOT t -> 'policy' ? 'detached') THEN
+    UPDATE ff_execution SET traits = traits | 4
+    WHERE execution_id = p_parent AND partition_key = p_partition AND attempt_index = p_attempt AND lease_epoch = p_epoch
+      AND claim_no IS NOT NULL AND lease_expires_at_ms > ff_now_ms() AND traits & 4 = 0;
+    IF FOUND THEN
+      RETURN QUERY SELECT p_parent, 'marked', NULL::integer, NULL::bigint, NULL::text, NULL::text, NULL::bigint, false;
+      RETURN;
+    END IF;
+  END IF;
   IF cardinality(ff_share_leases(ARRAY[p_parent], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch])) = 0 THEN
     RETURN QUERY
-    SELECT r.execution_id, r.outcome, NULL::integer, NULL::bigint, r.lifecycle_phase, r.terminal_outcome, r.lease_epoch
+    SELECT r.execution_id, r.outcome, NULL::integer, NULL::bigint, r.lifecycle_phase, r.terminal_outcome, r.lease_epoch,
+           false
     FROM ff_refusals('spawn', ARRAY[p_parent], ARRAY[p_partition], ARRAY[p_attempt], ARRAY[p_epoch], '{}') r;
     RETURN;
   END IF;
+  SELECT 65536::bigint * generation + (SELECT count(*) FROM ff_step WHERE execution_id = p_parent AND retired_by = 0)
+  INTO v_place FROM ff_execution WHERE execution_id = p_parent;
   RETURN QUERY
-  SELECT s.execution_id, s.outcome, s.route_id, s.due_in_ms, NULL::text, NULL::text, NULL::bigint
+  SELECT s.execution_id, s.outcome, s.route_id, s.due_in_ms, NULL::text, NULL::text, NULL::bigint,
+         CASE WHEN s.outcome = 'duplicate' THEN ff_ended_with_parent(s.execution_id) ELSE false END
   FROM ff_submit(p_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL,
-    p_parent) s;
+    p_parent, p_spawn_place => v_place) s;
 END $$;

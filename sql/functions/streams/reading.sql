@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION ff_read_frames(
   attempt_index integer, last_ts_ms bigint, last_seq bigint, total_bytes bigint, paused_by text, active_epoch bigint, current_attempt integer,
   phase text, closed_at_ms bigint, closed_reason text, outcome text, terminal_outcome text, interrupted_by text, ended_at_ms bigint,
   ts_ms bigint, seq bigint, lease_epoch bigint, mode text, encoding text, frame_type text, correlation_id text, step_name text, step_key text,
-  step_try integer, summary_version integer, bytes bytea, found bigint
+  step_try integer, summary_version integer, child_id uuid, supersedes text, after_steps jsonb, applied bytea, bytes bytea, found bigint
 ) LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
@@ -29,7 +29,7 @@ BEGIN
          e.attempt_index, e.lifecycle_phase::text, m.closed_at_ms, m.closed_reason, h.outcome::text,
          CASE WHEN e.lifecycle_phase = 'terminal' THEN h.terminal_outcome::text END, h.interrupted_by, h.ended_at_ms,
          f.ts_ms, f.seq, f.lease_epoch, f.mode::text, f.encoding::text, f.frame_type, f.correlation_id, f.step_name, f.step_key, f.step_try,
-         f.summary_version, f.payload, f.found
+         f.summary_version, f.child_id, f.supersedes, f.after_steps, f.applied, f.payload, f.found
   FROM ff_execution e
   LEFT JOIN ff_stream_meta m ON m.execution_id = e.execution_id AND m.attempt_index = v_attempt
   LEFT JOIN ff_attempt_history h ON h.execution_id = e.execution_id AND h.partition_key = e.partition_key AND h.attempt_index = v_attempt

@@ -1,33 +1,6 @@
--- The output of attempts: appending frames, to one stream or to many at once, and folding patches into a document.
+-- The output of attempts: appending frames, to one stream or to many at once. Documents are in documents.sql.
 -- Lock order: execution, then stream. Ending an attempt locks its execution first, and so waits for a running append. Whoever
 -- shares a live lease finds its stream open, and locked by nobody but other appends.
-
--- RFC 7396 on objects, with `__ff_null__` for an intended null. Set-based: one key at a time would copy the document
--- for each.
-CREATE OR REPLACE FUNCTION ff_merge_patch(p_target jsonb, p_patch jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-  v_target jsonb := CASE jsonb_typeof(p_target) WHEN 'object' THEN p_target ELSE '{}' END;
-BEGIN
-  IF jsonb_typeof(p_patch) <> 'object' THEN
-    RETURN ff_meant_nulls(p_patch);
-  END IF;
-  RETURN (
-    SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM (
-      SELECT t.key, t.value FROM jsonb_each(v_target) t WHERE NOT p_patch ? t.key
-      UNION ALL
-      SELECT p.key, ff_merge_patch(v_target -> p.key, p.value) FROM jsonb_each(p_patch) p WHERE p.value <> 'null') m);
-END $$;
-
--- Takes a value as it is, with its intended nulls, also inside lists, whose objects are not merged into anything.
-CREATE OR REPLACE FUNCTION ff_meant_nulls(p_value jsonb) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-  IF position('__ff_null__' IN p_value::text) = 0 THEN RETURN p_value; END IF;
-  RETURN CASE jsonb_typeof(p_value)
-    WHEN 'string' THEN CASE WHEN p_value = '"__ff_null__"' THEN 'null' ELSE p_value END
-    WHEN 'array' THEN (SELECT jsonb_agg(ff_meant_nulls(v) ORDER BY place) FROM jsonb_array_elements(p_value) WITH ORDINALITY x(v, place))
-    WHEN 'object' THEN (SELECT jsonb_object_agg(key, ff_meant_nulls(value)) FROM jsonb_each(p_value))
-    ELSE p_value END;
-END $$;
 
 -- Creates the stream of an attempt. False when there is one.
 CREATE OR REPLACE FUNCTION ff_create_stream(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint) RETURNS boolean
@@ -72,44 +45,6 @@ BEGIN
   END IF;
 END $$;
 
--- Folds patches into the document of an attempt, whose stream is locked. Returns its version, or 0 when it would be too
--- large; then nothing is written.
-CREATE OR REPLACE FUNCTION ff_fold_patches(
-  p_id uuid, p_partition smallint, p_attempt integer, p_patches bytea[], p_max_bytes integer, p_now bigint
-) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-  v_document jsonb;
-  v_version integer;
-  v_patch bytea;
-BEGIN
-  SELECT document_json, version INTO v_document, v_version FROM ff_stream_summary s
-  WHERE s.execution_id = p_id AND s.attempt_index = p_attempt FOR UPDATE;
-  v_document := coalesce(v_document, '{}');
-  FOREACH v_patch IN ARRAY p_patches LOOP
-    v_document := ff_merge_patch(v_document, convert_from(v_patch, 'UTF8')::jsonb);
-  END LOOP;
-  IF octet_length(v_document::text) > p_max_bytes THEN
-    RETURN 0;
-  END IF;
-  v_version := coalesce(v_version, 0) + cardinality(p_patches);
-  INSERT INTO ff_stream_summary AS s (execution_id, partition_key, attempt_index, document_json, version, first_applied_ms, last_updated_ms)
-  VALUES (p_id, p_partition, p_attempt, v_document, v_version, p_now, p_now)
-  ON CONFLICT (execution_id, attempt_index) DO UPDATE SET document_json = EXCLUDED.document_json, version = EXCLUDED.version,
-    last_updated_ms = EXCLUDED.last_updated_ms;
-  RETURN v_version;
-END $$;
-
--- Locks the stream and folds the patches of an append, unless it is a repeated one: then NULL.
-CREATE OR REPLACE FUNCTION ff_fold_append(
-  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_patches bytea[], p_max_bytes integer, p_now bigint
-) RETURNS integer LANGUAGE plpgsql AS $$
-DECLARE
-  s ff_stream_meta := ff_lock_stream(p_id, p_partition, p_attempt, p_epoch);
-BEGIN
-  IF array_position(s.append_ids, p_append_id) IS NOT NULL THEN RETURN NULL; END IF;
-  RETURN ff_fold_patches(p_id, p_partition, p_attempt, p_patches, p_max_bytes, greatest(s.last_append_ts_ms, p_now));
-END $$;
-
 -- How fast best-effort frames come, with p_frames more of them. Frames of one instant are counted with the next
 -- instant's: a single instant has no rate.
 CREATE OR REPLACE FUNCTION ff_live_rate(
@@ -142,11 +77,13 @@ END $$;
 -- repeated after a lost response, it returns the same result; a stream remembers its last eight. Ids follow the
 -- database's clock and never decrease: the clock is read once, since two readings could give one instant two times.
 -- prev_ts_ms is the time of the frame before these, 0 if there is none; null when repeated.
--- p_patience_ms: how long to wait for a lock, without a limit if NULL.
+-- p_patience_ms: how long to wait for a lock, without a limit if NULL. p_supersedes, p_after_steps and p_applied are
+-- NULL unless a handler runs again.
 CREATE OR REPLACE FUNCTION ff_append_frames(
   p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_append_id uuid, p_modes text[], p_encodings text[],
   p_types text[], p_correlations text[], p_step_names text[], p_step_keys text[], p_step_tries integer[], p_payloads bytea[], p_ttl_ms bigint,
   p_floor integer, p_ceiling integer, p_alpha double precision, p_max_document integer, p_patience_ms integer DEFAULT NULL,
+  p_supersedes text[] DEFAULT NULL, p_after_steps jsonb[] DEFAULT NULL, p_applied bytea[] DEFAULT NULL,
   OUT outcome text, OUT lifecycle_phase text, OUT terminal_outcome text, OUT lease_epoch bigint, OUT ts_ms bigint, OUT last_seq bigint,
   OUT total_bytes bigint, OUT summary_version integer, OUT prev_ts_ms bigint
 ) LANGUAGE plpgsql
@@ -180,7 +117,7 @@ BEGIN
   lifecycle_phase := 'active'; terminal_outcome := 'none'; lease_epoch := p_epoch;
   IF cardinality(v_patches) > 0 THEN
     summary_version := ff_fold_append(p_id, p_partition, p_attempt, p_epoch, p_append_id, ARRAY(
-      SELECT p_payloads[n] FROM unnest(v_patches) n ORDER BY n), p_max_document, v_now);
+      SELECT coalesce(p_applied[n], p_payloads[n]) FROM unnest(v_patches) n ORDER BY n), p_max_document, v_now);
     IF summary_version = 0 THEN
       outcome := 'document_too_large'; summary_version := NULL;
       RETURN;
@@ -215,16 +152,17 @@ BEGIN
   IF v_live_count IS NULL THEN RETURN; END IF;
   IF v_count = 1 THEN
     INSERT INTO ff_frame (execution_id, partition_key, attempt_index, ts_ms, seq, lease_epoch, mode, encoding, frame_type, correlation_id,
-                          step_name, step_key, step_try, payload, summary_version)
+                          step_name, step_key, step_try, payload, summary_version, supersedes, after_steps, applied)
     VALUES (p_id, p_partition, p_attempt, ts_ms, last_seq, p_epoch, p_modes[1]::ff_frame_mode, p_encodings[1]::ff_frame_encoding, p_types[1],
-            p_correlations[1], p_step_names[1], p_step_keys[1], p_step_tries[1], p_payloads[1], summary_version);
+            p_correlations[1], p_step_names[1], p_step_keys[1], p_step_tries[1], p_payloads[1], summary_version, p_supersedes[1],
+            p_after_steps[1], p_applied[1]);
   ELSE
     INSERT INTO ff_frame (execution_id, partition_key, attempt_index, ts_ms, seq, lease_epoch, mode, encoding, frame_type, correlation_id,
-                          step_name, step_key, step_try, payload, summary_version)
+                          step_name, step_key, step_try, payload, summary_version, supersedes, after_steps, applied)
     SELECT p_id, p_partition, p_attempt, ts_ms, last_seq - v_count + place, p_epoch, m::ff_frame_mode, c::ff_frame_encoding, t, r, n, k, y, p,
-           summary_version - cardinality(v_patches) + array_position(v_patches, place::integer)
-    FROM unnest(p_modes, p_encodings, p_types, p_correlations, p_step_names, p_step_keys, p_step_tries, p_payloads)
-      WITH ORDINALITY u(m, c, t, r, n, k, y, p, place);
+           summary_version - cardinality(v_patches) + array_position(v_patches, place::integer), x, a, w
+    FROM unnest(p_modes, p_encodings, p_types, p_correlations, p_step_names, p_step_keys, p_step_tries, p_payloads, p_supersedes,
+                p_after_steps, p_applied) WITH ORDINALITY u(m, c, t, r, n, k, y, p, x, a, w, place);
   END IF;
   -- Rarely, and then a fifth of them at once.
   IF v_live > 0 AND v_live_count > v_kept + v_kept / 4 THEN PERFORM ff_trim_live(p_id, p_attempt, v_kept); END IF;

@@ -30,6 +30,7 @@ BEGIN
     SELECT execution_id FROM ff_execution WHERE execution_id = u.id AND partition_key = u.part
     FOR UPDATE SKIP LOCKED) e;
   IF v_locked IS NULL THEN RETURN; END IF;
+  v_locked := ff_lock_forgotten_keys(v_locked);
   -- Only flows nobody is changing: a transaction that changes one may wait for the locks taken here.
   v_flows := ARRAY(
     SELECT f.flow_id FROM (
@@ -77,20 +78,24 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
+  DELETE FROM ff_key WHERE execution_id = ANY (v_gone);
   PERFORM ff_forget_members(v_gone);
   DELETE FROM ff_stream_summary WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_stream_meta WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_timer WHERE kind = 'waitpoint' AND execution_id = ANY (v_gone);
   DELETE FROM ff_signal WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_message WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_run WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_mailbox WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_waitpoint WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_step WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_end_order WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_generation WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_progress WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_child_wait WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_attempt_history WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_setback WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_payload WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_execution WHERE execution_id = ANY (v_gone);
   GET DIAGNOSTICS v_deleted = ROW_COUNT;
   PERFORM ff_require_equal('forgotten executions', cardinality(v_gone), v_deleted);
@@ -132,21 +137,22 @@ DECLARE
   v_now bigint := ff_now_ms();
   v_namespaces text[];
   v_keys text[];
+  v_partitions smallint[];
   v_gone tid[];
   v_kept tid[];
 BEGIN
   PERFORM ff_require_read_committed();
-  SELECT array_agg(namespace), array_agg(key) INTO v_namespaces, v_keys
-  FROM (SELECT namespace, key FROM ff_idempotency WHERE expires_at_ms <= v_now
+  SELECT array_agg(namespace), array_agg(key), array_agg(partition_key) INTO v_namespaces, v_keys, v_partitions
+  FROM (SELECT namespace, key, partition_key FROM ff_idempotency WHERE expires_at_ms <= v_now
         ORDER BY expires_at_ms LIMIT p_limit FOR UPDATE SKIP LOCKED) k;
   -- Read again in a later statement than the one that locked them: these versions count.
   SELECT array_agg(i.tid) FILTER (WHERE coalesce(e.lifecycle_phase, 'terminal') = 'terminal'),
          array_agg(i.tid) FILTER (WHERE e.lifecycle_phase <> 'terminal')
   INTO v_gone, v_kept
-  FROM unnest(v_namespaces, v_keys) u(n, k)
+  FROM unnest(v_namespaces, v_keys, v_partitions) u(n, k, part)
   CROSS JOIN LATERAL (
     SELECT ctid AS tid, execution_id FROM ff_idempotency
-    WHERE namespace = u.n AND key = u.k AND expires_at_ms <= v_now OFFSET 0) i
+    WHERE namespace = u.n AND key = u.k AND partition_key = u.part AND expires_at_ms <= v_now OFFSET 0) i
   LEFT JOIN LATERAL (
     SELECT lifecycle_phase FROM ff_execution WHERE execution_id = i.execution_id OFFSET 0) e ON true;
   UPDATE ff_idempotency SET expires_at_ms = v_now + p_again_ms WHERE ctid = ANY (v_kept);

@@ -44,10 +44,10 @@ BEGIN
     LEFT JOIN LATERAL (
       SELECT attempt_index, lease_epoch, deadline_at_ms, lifecycle_phase FROM ff_execution
       WHERE execution_id = l.execution_id OFFSET 0) e ON true
-    WHERE e.lifecycle_phase IS NULL OR CASE l.kind
+    WHERE l.kind <> 'family' AND (e.lifecycle_phase IS NULL OR CASE l.kind
       WHEN 'deadline' THEN e.lifecycle_phase = 'terminal' OR e.deadline_at_ms IS DISTINCT FROM l.due_at_ms
       WHEN 'child_ended' THEN false
-      ELSE (e.attempt_index, e.lease_epoch) <> (l.attempt_index, l.lease_epoch) END),
+      ELSE (e.attempt_index, e.lease_epoch) <> (l.attempt_index, l.lease_epoch) END)),
   taken AS MATERIALIZED (
     SELECT t.timer_id FROM stale s
     CROSS JOIN LATERAL (SELECT timer_id FROM ff_timer WHERE timer_id = s.timer_id FOR UPDATE SKIP LOCKED) t),

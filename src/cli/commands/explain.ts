@@ -4,7 +4,8 @@
  */
 import type { Json } from '../../contract/json.ts';
 import type { Explanation, Gate, GateName } from '../../contract/operations.ts';
-import { AN_ID, ID_ARGUMENT, type CommandSpec } from '../command.ts';
+import { ID_ARGUMENT } from '../by-key.ts';
+import { AN_ID, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import type { Line } from '../style.ts';

@@ -16,7 +16,7 @@ import {
   type MemberSnapshot,
 } from '../../contract/flows.ts';
 import { readReason } from '../bulk.ts';
-import { AN_ID, BY_OPTION, CURSOR_OPTION, ID_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
+import { AN_ID, BY_OPTION, CURSOR_OPTION, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import { joinProgress, toDot, toMermaid } from '../drawing/flow.ts';
@@ -48,6 +48,8 @@ interface CancelOptions {
   policy?: CancelFlowPolicy;
   wait?: true;
 }
+
+const FLOW_ARGUMENT = ['<id>', 'its id, or the beginning of it'] as const;
 
 /** Pages read before stopping with what was found so far: each one examines many flows and may contain none. */
 const PAGES_MAX = 50;
@@ -109,7 +111,7 @@ export const flows: CommandSpec = {
       alias: 'show',
       summary: 'show one flow',
       description: 'Show a flow: its members with their states and joins, and its edges; or draw it.',
-      arguments: [ID_ARGUMENT],
+      arguments: [FLOW_ARGUMENT],
       options: [
         ['--mermaid', 'print a Mermaid flowchart'],
         ['--dot', 'print a graph for Graphviz'],
@@ -124,7 +126,7 @@ export const flows: CommandSpec = {
       name: 'cancel',
       summary: 'cancel a flow',
       description: 'Cancel a flow and, by its policy, its members. It cannot grow afterwards.',
-      arguments: [ID_ARGUMENT],
+      arguments: [FLOW_ARGUMENT],
       options: [
         REASON_OPTION,
         BY_OPTION,

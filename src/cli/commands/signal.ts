@@ -5,7 +5,7 @@
 import { AN_ID, type CommandSpec } from '../command.ts';
 import {
   asOption,
-  KEY_OPTION,
+  IDEMPOTENCY_OPTION,
   parseSource,
   PAYLOAD_OPTION,
   printDelivery,
@@ -31,7 +31,7 @@ export const signal: CommandSpec = {
     ['--name <name>', 'the name of the signal (default: signal, or the name bound to the token)'],
     PAYLOAD_OPTION,
     ['--source <type:identity>', 'who sends it; you vouch for that (default: the token itself)'],
-    KEY_OPTION,
+    IDEMPOTENCY_OPTION,
   ],
   examples: [
     'flowfabric signal - --name paid --source service:billing < token.txt',

@@ -8,10 +8,11 @@ import type { Connection } from '../../connect/connection.ts';
 import { isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { TokenRequest, WaitpointPage } from '../../contract/signals.ts';
-import { AN_ID, CURSOR_OPTION, ID_ARGUMENT, type CommandSpec } from '../command.ts';
+import { ID_ARGUMENT, MAYBE_ID_ARGUMENT } from '../by-key.ts';
+import { AN_ID, CURSOR_OPTION, type CommandSpec } from '../command.ts';
 import {
   asOption,
-  KEY_OPTION,
+  IDEMPOTENCY_OPTION,
   parseSource,
   PAYLOAD_OPTION,
   printDelivery,
@@ -62,7 +63,7 @@ export const waitpoints: CommandSpec = {
       description:
         'List the waitpoints that executions are suspended on, longest wait first;\n' +
         'or all open waitpoints of one execution.',
-      arguments: [['[id]', 'only of this execution: its id, or the beginning of it']],
+      arguments: [MAYBE_ID_ARGUMENT],
       options: [
         ['--limit <n>', `of how many executions, 1 to ${LIMITS.listPage} (default: ${DEFAULT_LIMIT})`],
         CURSOR_OPTION,
@@ -79,7 +80,7 @@ export const waitpoints: CommandSpec = {
         ['--by <name>', 'who approves; the same name counts once (default: your user name)'],
         ['--name <name>', 'the name of the signal (default: approved)'],
         PAYLOAD_OPTION,
-        KEY_OPTION,
+        IDEMPOTENCY_OPTION,
       ],
       examples: [
         `flowfabric waitpoints approve ${AN_ID} manager --by ada`,

@@ -5,7 +5,7 @@
 import type { TimelineAttempts, TimelineEntry } from '../../contract/described.ts';
 import type { ExecutionSnapshot } from '../../contract/executions.ts';
 import type { FailureCause } from '../../contract/failure-detail.ts';
-import type { AttemptRecord } from '../../contract/operations.ts';
+import type { AttemptRecord, LeaseSpan } from '../../contract/operations.ts';
 import { printable } from '../../contract/secrets.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
 import type { Line } from '../style.ts';
@@ -68,7 +68,24 @@ export function attemptRows(
 }
 
 export function allAttemptRows(snapshot: ExecutionSnapshot, all: readonly AttemptRecord[]): Line[] {
-  return [attemptsHeading(snapshot), ...all.map((attempt) => labelled('', recordText(attempt, snapshot)))];
+  return [
+    attemptsHeading(snapshot),
+    ...all.flatMap((attempt) => [
+      labelled('', recordText(attempt, snapshot)),
+      ...leasesOf(attempt).map((lease) => labelled('', `   ${leaseText(lease)}`, 'dim')),
+    ]),
+  ];
+}
+
+/** One lease from beginning to end, never renewed, is the attempt itself. */
+function leasesOf({ leases }: AttemptRecord): readonly LeaseSpan[] {
+  return leases.length > 1 || leases.some(({ renewals }) => renewals > 0) ? leases : [];
+}
+
+function leaseText({ leaseEpoch, workerInstanceId, fromMs, toMs, renewals }: LeaseSpan): string {
+  const lasted = toMs === null ? '' : ` for ${shortDuration(toMs - fromMs)}`;
+  const times = renewals === 0 ? '' : `, renewed ${renewals === 1 ? 'once' : `${renewals} times`}`;
+  return `lease ${leaseEpoch} of ${printable(workerInstanceId)} from ${instant(fromMs)}${lasted}${times}`;
 }
 
 function attemptsHeading(snapshot: ExecutionSnapshot): Line {
@@ -106,7 +123,8 @@ function entryText(
   const begun = `begun ${instant(startedAtMs)}`;
   if (count === 1) {
     const lasted = endedAtMs === null ? '' : `, took ${shortDuration(endedAtMs - startedAtMs)}`;
-    return `${lastAttemptIndex + 1}. ${outcome}${by}, ${begun}${lasted}${message}`;
+    const held = entry.leases.length > 1 ? `, ${entry.leases.length} leases` : '';
+    return `${lastAttemptIndex + 1}. ${outcome}${by}, ${begun}${lasted}${held}${message}`;
   }
   const ended = endedAtMs === null ? '' : `, the last ended ${instant(endedAtMs)}`;
   const numbers = `${firstAttemptIndex + 1}-${lastAttemptIndex + 1}`;

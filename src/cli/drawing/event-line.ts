@@ -156,6 +156,8 @@ function signalDetail(event: SignalEvent): string {
     }
     case 'escalated':
       return `${event.wait} waits for an operator`;
+    case 'continued':
+      return `run ${event.run} ended, run ${event.run + 1n} begins`;
     case 'timed_out':
       return `${event.wait}: ${event.onTimeout}`;
     case 'waitpoints_expired':

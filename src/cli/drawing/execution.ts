@@ -17,7 +17,9 @@ import { waitpointText } from './waitpoint.ts';
 /** Steps and children listed; the rest is counted. */
 const STEPS_SHOWN = 20;
 const CHILDREN_SHOWN = 20;
+const MESSAGES_SHOWN = 10;
 
+const MESSAGE_COLUMNS = [column('MAILBOX', 'whole'), column('SENT', 'whole'), column('PAYLOAD')];
 const CHILD_COLUMNS = [column('ID', 'whole'), column('STATE', 'whole'), column('TASK')];
 
 /** An execution, everything in it, and what the engine says about it. */
@@ -50,6 +52,7 @@ export function pageLines(
     ...(name === executionId ? [] : [labelled('id', executionId)]),
     ...waitRows(execution, nowMs),
     labelled('task', printable(execution.kind)),
+    ...(execution.key === null ? [] : [labelled('key', printable(execution.key))]),
     labelled('place', placeOf(execution)),
     ...tagRow(execution.tags),
     ...timeRows(execution),
@@ -57,9 +60,11 @@ export function pageLines(
     ...leaseRow(execution),
     ...progressRow(execution),
     ...failureRows(failure, room),
+    ...runRow(execution),
     ...(execution.replayCount === 0 ? [] : [labelled('replays', String(execution.replayCount))]),
     ...(attempts === null ? attemptRows(execution, timeline, failure) : allAttemptRows(execution, attempts)),
     ...stepRows(execution, name, room),
+    ...messageRows(execution, room),
     ...childRows(execution, short, room),
     ...(execution.parentId === null ? [] : [labelled('parent', short(execution.parentId))]),
     ...(execution.flowId === null ? [] : [labelled('flow', short(execution.flowId))]),
@@ -121,6 +126,30 @@ function stepRows({ steps, stepCount }: Page['execution'], name: string, room: n
     labelled('steps', String(stepCount)),
     ...(left > 0 ? [labelled('', `… ${left} earlier: flowfabric steps ${name}`, 'dim')] : []),
     ...stepLines(shown, room).map(indented),
+  ];
+}
+
+function runRow({ runs }: Page['execution']): Line[] {
+  const last = runs.items.at(-1);
+  return last === undefined ? [] : [labelled('run', `${last.run + 1n}, since ${instant(last.endedAtMs)}`)];
+}
+
+/** Those that it has not received; the others are steps. */
+function messageRows({ messages }: Page['execution'], room: number | null): Line[] {
+  const unread = messages.items.filter(({ handedAtMs }) => handedAtMs === null);
+  if (unread.length === 0) return [];
+  const rows = unread.slice(0, MESSAGES_SHOWN).map(({ mailbox, sentAtMs, payload }): Span[] => {
+    const text = JSON.stringify(payload);
+    return [
+      [printable(mailbox)],
+      [instant(sentAtMs)],
+      [room === null ? printable(text) : cutLine(text, room)],
+    ];
+  });
+  const many = messages.truncated ? `at least ${unread.length}` : String(unread.length);
+  return [
+    labelled('messages', `${many} not received`),
+    ...new Table(MESSAGE_COLUMNS, room, [0, 0, 0]).lines(rows).map(indented),
   ];
 }
 

@@ -14,7 +14,16 @@ function frame(
   const readable = typeof payload === 'string' ? 'text' : 'json';
   const encoding = isBinary ? 'binary' : readable;
   const bytes = isBinary ? payload : Buffer.from(JSON.stringify(payload));
-  const facts = { mode: 'durable', correlationId: null, step: null, summaryVersion: null } as const;
+  const none = {
+    correlationId: null,
+    step: null,
+    summaryVersion: null,
+    child: null,
+    supersedes: null,
+    after: null,
+    applied: null,
+  };
+  const facts = { mode: 'durable', ...none } as const;
   return {
     type: 'frame',
     cursor: '0/1-1',
@@ -71,17 +80,19 @@ describe('the screen of a stream', () => {
       { ...place, type: 'gap', missed: 1_200 },
       frame(' a line'),
       { ...place, type: 'paused', reason: 'waiting_for_signal' },
-      { ...place, type: 'restarted', leaseEpoch: 2, finishedSteps: [{ name: 'draft', key: '1' }] },
+      { ...place, type: 'resumed', leaseEpoch: 2, finishedSteps: [{ name: 'draft', key: '1' }] },
+      { ...place, type: 'restarted', stream: 'log', mode: 'durable', from: '7-1' },
       { ...place, type: 'closed', reason: 'attempt_failure' },
-      { ...place, type: 'superseded', by: 1, finishedSteps: [] },
+      { ...place, type: 'superseded', by: 1, finishedSteps: [{ name: 'draft', key: '1' }] },
       { ...place, type: 'forgotten' },
     ];
     const notes = [
       '<1,200 best-effort frames were trimmed before they could be read.>\n',
       '<attempt 1 is paused (waiting_for_signal) and will continue.>\n',
-      '<attempt 1 continues under another lease: its output is written again, except in finished steps: draft (1).>\n',
+      '<attempt 1 continues under another lease.>\n',
+      '<attempt 1 writes something else than before: log no longer counts from 7-1 on.>\n',
       '<attempt 1 ended: attempt_failure.>\n',
-      '<attempt 2 follows: the output of attempt 1 no longer counts.>\n',
+      '<attempt 2 follows: the output of attempt 1 no longer counts, except in finished steps: draft (1).>\n',
       '<the execution is past its retention time and was deleted.>\n',
     ];
     const [gap, ...rest] = notes;

@@ -75,8 +75,10 @@ function noteOf(item: Exclude<StreamItem, { type: 'frame' }>): string {
   switch (item.type) {
     case 'gap':
       return `${thousands(item.missed)} best-effort frames were trimmed before they could be read.`;
+    case 'resumed':
+      return `${attempt} continues under another lease.`;
     case 'restarted':
-      return `${attempt} continues under another lease: its output is written again${exceptIn(item.finishedSteps)}.`;
+      return `${attempt} writes something else than before: ${printable(item.stream)} no longer counts from ${item.from} on.`;
     case 'paused':
       return `${attempt} is paused (${item.reason}) and will continue.`;
     case 'closed':

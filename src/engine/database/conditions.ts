@@ -44,6 +44,7 @@ const OURS: Record<string, Condition> = {
     'invalid_step',
     'a COMMIT or ROLLBACK inside the transaction ended it, so nothing was recorded; leave COMMIT and ROLLBACK to the code that began it',
   ),
+  FF009: condition('key_of_another_task', 'a key names an execution of another task'),
   FF008: condition('invalid_input', 'a change of a flow was refused'),
 };
 

@@ -9,6 +9,9 @@ import type { LifecyclePhase, TerminalOutcome } from '../../contract/states.ts';
 export type Done =
   | 'submitted'
   | 'duplicate'
+  | 'attached'
+  | 'refused'
+  | 'replaced'
   | 'fired'
   | 'discarded'
   | 'delayed'
@@ -26,6 +29,8 @@ export type Done =
   | 'renewed'
   | 'recorded'
   | 'created'
+  | 'replied'
+  | 'run_continued'
   | 'appended'
   | 'cancelled'
   | 'already_cancelled'
@@ -48,10 +53,13 @@ export type NotDone =
   | 'no_active_lease'
   | 'moved'
   | 'not_terminal'
+  | 'key_taken'
   | 'replays_exhausted'
+  | 'step_not_found'
   | 'not_eligible'
   | 'held'
-  | 'unknown_route';
+  | 'unknown_route'
+  | 'marked';
 
 export interface Answered<Outcome extends string = Done | NotDone> {
   uuid: string;

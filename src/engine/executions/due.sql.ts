@@ -103,7 +103,11 @@ export async function sweepGrants(
 }
 
 const TIMER = withColumns(
-  columnsOf<ExecutionKey & { timerId: number }>('t')('uuid', 'partition', 'timerId'),
+  withColumns(
+    columnsOf<ExecutionKey & { timerId: number }>('t')('uuid', 'partition', 'timerId'),
+    /** What is due are children, and not the execution itself. */
+    columns<{ isFamily: boolean }>({ isFamily: "t.kind = 'family'" }),
+  ),
   SETBACK,
 );
 export type DueTimer = RowOf<typeof TIMER>;

@@ -55,7 +55,8 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   reclaimCount: 'e.reclaim_count',
   replayCount: 'e.replay_count',
   lease: `(SELECT jsonb_build_object('leaseId', s.ff_lease_id(e.execution_id, e.lease_epoch), 'workerId', g.worker_id,
-     'workerInstanceId', g.worker_instance_id, 'acquiredAtMs', g.acquired_at_ms, 'expiresAtMs', e.lease_expires_at_ms)
+     'workerInstanceId', g.worker_instance_id, 'acquiredAtMs', g.acquired_at_ms, 'expiresAtMs', e.lease_expires_at_ms,
+     'renewals', e.renewals)
    FROM s.ff_grant g WHERE g.claim_no = e.claim_no)`,
   attempts: ATTEMPTS,
   progress: `(SELECT jsonb_build_object('percent', p.percent, 'message', p.message, 'reportedAtMs', p.reported_at_ms)
@@ -64,6 +65,7 @@ const SNAPSHOT = columns<ExecutionSnapshot>({
   parentId: idText('e.partition_key', 'e.parent_id'),
   // A flow and its members have one partition.
   flowId: idText('e.partition_key', 'e.flow_id'),
+  key: '(SELECT k.key FROM s.ff_key k WHERE k.execution_id = e.execution_id)',
   setbacks: SETBACKS,
 });
 
@@ -92,7 +94,9 @@ export async function readSnapshot(
   return rows[0] && { snapshot: partOf(SNAPSHOT, rows[0]), redaction: rows[0].redaction };
 }
 
-const PAYLOAD = columns<{ payload: Json }>({ payload: 'payload' });
+const PAYLOAD = columns<{ payload: Json }>({
+  payload: 's.ff_payload_of(payload, execution_id)',
+});
 
 export async function readPayload(
   database: Database,

@@ -11,21 +11,30 @@ import type { EngineContext } from '../kit/context.ts';
 export const TIMER_BATCH = 1_000;
 const fireOptions = shape<FireOptions>({ flows: choice(['await', 'leave']).optional() });
 
-/** Returns the executions whose timers fired; locked timers are left for the next pass. */
-export async function fireTimers(context: EngineContext, timers: readonly DueTimer[]): Promise<string[]> {
-  if (timers.length === 0) return [];
-  const answers = await fire(
-    context.database,
-    timers.map((timer) => timer.timerId),
-  );
+/**
+ * Returns the executions whose timers fired; locked timers are left for the next pass. `await`: waits for the work on
+ * families.
+ */
+export async function fireTimers(
+  context: EngineContext,
+  timers: readonly DueTimer[],
+  families: 'await' | 'begin' = 'await',
+): Promise<string[]> {
+  const own = timers.filter((timer) => !timer.isFamily).map(({ timerId }) => timerId);
+  const answers = own.length === 0 ? [] : await fire(context.database, own);
   announce(context, answers);
-  return answers.map((row) => row.uuid);
+  const parents = timers.filter((timer) => timer.isFamily);
+  if (families === 'begin') context.families.begin(parents.map(({ timerId }) => timerId));
+  else for (const { timerId } of parents) await context.families.settle(timerId);
+  return [...answers, ...parents].map(({ uuid }) => uuid);
 }
 
 /** Fires one batch of what is due now and finishes the resulting work for flows; returns the number of executions. */
 export async function fireDueTimers(context: EngineContext, options: FireOptions = {}): Promise<number> {
   const { flows = 'await' } = fireOptions.check(options, 'options');
-  const fired = await fireTimers(context, await listDueTimers(context.database, TIMER_BATCH));
+  const due = await listDueTimers(context.database, TIMER_BATCH);
+  // A family may be large: the caller, who is about to claim, does not wait for it.
+  const fired = await fireTimers(context, due, flows === 'await' ? 'await' : 'begin');
   // Ending a member already started the work for its flow; `await` waits for it, and does what others left undone.
   if (flows === 'await') await context.flowWork.finish();
   return fired.length;

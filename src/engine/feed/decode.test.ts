@@ -58,6 +58,7 @@ const ofExecution = {
 
 type Detail = Record<string, unknown> | null;
 const ended = { transition: 'complete', previous_owner: 'w1' };
+const completed = { leaseId: LEASE, workerInstanceId: 'w1' };
 const replayed = {
   by: null,
   reason: null,
@@ -110,9 +111,10 @@ const OF_EXECUTIONS: [string, string, Detail, object][] = [
       'completion',
       type,
       null,
-      { leaseId: LEASE, workerInstanceId: 'w1', end: null },
+      { ...completed, end: null, unreadMessages: 0 },
     ],
   ),
+  ['completion', 'success', { unread_messages: 3 }, { ...completed, end: null, unreadMessages: 3 }],
   [
     'signal',
     'suspended',
@@ -140,6 +142,7 @@ const OF_EXECUTIONS: [string, string, Detail, object][] = [
   ],
   ['signal', 'resumed', { outcome: 'woken' }, { wait: null, key: null, outcome: 'woken', by: null }],
   ['signal', 'escalated', { wait: 'boss' }, { wait: 'boss' }],
+  ['signal', 'continued', { run: '9007199254740993' }, { run: 9_007_199_254_740_993n }],
   ...(['fail', 'cancel', 'expire'] as const).map((onTimeout): [string, string, Detail, object] => [
     'signal',
     'timed_out',
@@ -342,6 +345,8 @@ const UNDECODABLE: [Partial<StoredEvent>, string][] = [
   [signal('resumed', { outcome: 'woken', key: 5 }), 'its key is missing or malformed'],
   [signal('resumed', { outcome: 'woken', by: 5 }), 'its by is missing or malformed'],
   [signal('escalated', null), 'its wait is missing or malformed'],
+  [signal('continued', { run: 5 }), 'its run is missing or malformed'],
+  [signal('continued', { run: 'x' }), 'its run is missing or malformed'],
   [signal('timed_out', { wait: 'boss' }), 'its on_timeout is missing or malformed'],
   [signal('timed_out', { wait: 'boss', on_timeout: 'resume' }), 'its on_timeout is missing or malformed'],
   [signal('waitpoints_expired', {}), 'its waitpoints is missing or malformed'],

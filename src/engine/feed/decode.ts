@@ -107,6 +107,7 @@ function completionEvent(row: StoredEvent): CompletionEvent {
     leaseId: row.workerInstanceId === null ? null : leaseIdOf(row.uuid!, row.leaseEpoch!),
     workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
     end: carriedEnd(row, type),
+    unreadMessages: wholeOrNull(row, row.detail?.['unread_messages'], 'unread_messages') ?? 0,
   });
 }
 
@@ -192,6 +193,8 @@ function signalEvent(row: StoredEvent): SignalEvent {
         outcome: word(row, detail?.['outcome'], 'outcome', ['satisfied', 'timed_out', 'woken']),
         by: textOrNull(row, detail?.['by'], 'by'),
       });
+    case 'continued':
+      return Object.assign(base, { type, run: big(row, detail?.['run'], 'run') });
     case 'escalated':
       return Object.assign(base, { type, wait: text(row, detail?.['wait'], 'wait') });
     case 'timed_out':
@@ -226,7 +229,7 @@ function operatorEvent(row: StoredEvent): OperatorEvent {
         by,
         reason: textOrNull(row, detail?.['reason'], 'reason'),
         replayCount: whole(row, detail?.['replay_count'], 'replay_count'),
-        from: word(row, detail?.['from'], 'from', ['start', 'failed_step']),
+        from: word(row, detail?.['from'], 'from', ['start', 'failed_step', 'step']),
         previousOutcome: word(row, detail?.['previous_outcome'], 'previous_outcome', COMPLETION_EVENTS),
       });
     case 'lane_paused': {
@@ -344,6 +347,12 @@ function textOrNull(row: StoredEvent, value: unknown, key: string): string | nul
 function whole(row: StoredEvent, value: unknown, key: string): number {
   if (!Number.isSafeInteger(value)) throw malformed(row, key);
   return value as number;
+}
+
+/** Numbers that JSON cannot hold are text. */
+function big(row: StoredEvent, value: unknown, key: string): bigint {
+  if (typeof value !== 'string' || !/^\d+$/.test(value)) throw malformed(row, key);
+  return BigInt(value);
 }
 
 function wholeOrNull(row: StoredEvent, value: unknown, key: string): number | null {

@@ -48,6 +48,11 @@ const REFUSALS: Record<string, Refusal> = {
     field: 'members',
     sentence: (what) => `${what} is already a member of a flow.`,
   },
+  key_not_here: {
+    code: 'key_not_here',
+    field: 'members',
+    sentence: (what) => `${what} has a key; a member of a flow cannot have one.`,
+  },
   execution_not_found: {
     code: 'not_found',
     field: 'members',

@@ -27,7 +27,15 @@ import {
   whole,
 } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
-import { fault, faultAt, refuse, shape, type Fault, type Kind } from '../../contract/shape/shape.ts';
+import {
+  fault,
+  faultAt,
+  isObject,
+  refuse,
+  shape,
+  type Fault,
+  type Kind,
+} from '../../contract/shape/shape.ts';
 import { findCircle } from '../../model/graph.ts';
 import { cancelsRest, neededOf } from '../../model/joins.ts';
 import type { EdgeRow, JoinRow } from './flows.sql.ts';
@@ -110,6 +118,8 @@ const memberRequest = shape<MemberRequest>({
 });
 
 export function checkMember(member: MemberRequest, field: string): CheckedMember {
+  if (isObject(member) && 'key' in member)
+    refuse(`${field}.key`, 'cannot be given to a member of a flow', 'key_not_here');
   const { name: own, after = [], before = [], join, fallback } = memberRequest.check(member, field);
   if (fallback === own) refuse(`${field}.fallback`, 'is the member itself', 'cycle');
   return {

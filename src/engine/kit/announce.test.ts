@@ -125,13 +125,15 @@ const APART = [
   'ff_deliver_signal',
   'ff_forget',
   'ff_set_tags',
+  'ff_settle_family',
 ];
 
 /** Other words in what the functions return: states, verbs, and keys of JSON. */
 const NO_OUTCOMES = new Set(
   `active eligible_now interrupted none runnable success terminal
-   append complete fail lease_ pause record release renew spawn suspend
-   accepted name route sleep`.split(/\s+/),
+   append complete continue fail lease_ pause record release renew reply spawn suspend
+   accepted name route sleep
+   engine parent_ended parent_replayed`.split(/\s+/),
 );
 
 it('the table has every outcome that the SQL functions return', () => {

@@ -17,6 +17,8 @@ type Outcome =
   | Done
   | NotDone
   | SignalEffect
+  | 'sent'
+  | 'too_many'
   | 'unblocked'
   | 'skipped'
   | 'more'
@@ -59,13 +61,19 @@ const ENDED_BY_OTHERS: Meaning = { ended: true, flow: true, parent: true };
 export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   submitted: CLAIMABLE,
   duplicate: CLAIMABLE,
+  replaced: CLAIMABLE,
+  attached: null,
+  refused: null,
   fired: CLAIMABLE,
   unblocked: CLAIMABLE,
   replayed: CLAIMABLE,
   changed: CLAIMABLE,
   resumed: CLAIMABLE,
+  // Whoever waits for an end or a reply reads again.
+  replied: ENDED,
   delayed: {},
   released: GIVEN_UP,
+  run_continued: GIVEN_UP,
   revoked: GIVEN_UP,
   lapsed: GIVEN_UP,
   retry_scheduled: STREAM,
@@ -98,6 +106,8 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   not_matching: null,
   not_counted: null,
   counted: null,
+  sent: null,
+  too_many: null,
   not_found: null,
   not_active: null,
   stale_lease: null,
@@ -116,10 +126,13 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   no_active_lease: null,
   moved: null,
   not_terminal: null,
+  key_taken: null,
   replays_exhausted: null,
+  step_not_found: null,
   not_eligible: null,
   held: null,
   unknown_route: null,
+  marked: null,
 };
 
 /** For looking up what the database says; a later schema may have words that this process does not know. */

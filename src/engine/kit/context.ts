@@ -11,8 +11,10 @@ import type { CompleteRow } from '../executions/executions.sql.ts';
 import type { Batch } from './batch.ts';
 import type { Doorbell } from './doorbell.ts';
 import type { EndWatch } from '../executions/waiting.ts';
+import type { FamilyWork } from '../families/families.ts';
 import type { FlowWork } from '../flows/work.ts';
 import type { DatabaseFeed } from '../feed/database-feed.ts';
+import type { ReplyWatch } from '../messages/replies.ts';
 import type { StreamHub } from '../streams/hub.ts';
 import type { RouteCache } from '../executions/claiming/route-cache.ts';
 import type { Signing } from '../signals/signing.ts';
@@ -24,12 +26,15 @@ export interface EngineContext {
   transactions: Transactions;
   handlings: Transactions;
   ends: EndWatch;
+  replies: ReplyWatch;
   /** The event log, for subscribers. */
   feed: DatabaseFeed;
   /** The output of attempts, for those who tail it. */
   streams: StreamHub;
   /** Work for flows that finished members have left behind. */
   flowWork: FlowWork;
+  /** Children that end with their parents, or begin again with them. */
+  families: FamilyWork;
   routes: RouteCache;
   /** The secrets tokens are signed with. */
   signing: Signing;

@@ -242,20 +242,25 @@ const ATTEMPT = columnsOf<AttemptRecord>('a')(
   'failureCategory',
   'failureDetail',
   'pauses',
+  'leases',
 );
 
 /** Of `given_up`, without the mark that the oldest were forgotten. */
 const PAUSES = `ARRAY(SELECT (ARRAY['released', 'paused', 'suspended'])[1 + g % 4]
     FROM unnest(given_up) WITH ORDINALITY u(g, n) WHERE g % 4 < 3 ORDER BY n)`;
 
+/** Of an attempt that was never paused, the one it had. */
+const LEASES = `coalesce(leases, CASE WHEN worker_instance_id IS NOT NULL THEN jsonb_build_array(
+    s.ff_lease_span(lease_epoch, worker_instance_id, started_at_ms, ended_at_ms, renewals)) END, '[]')`;
+
 /** The running attempt is read from its lease: its entry in the history, from an earlier pause, is older. */
 const ATTEMPTS = `
 WITH e AS MATERIALIZED (
-  SELECT execution_id, partition_key, attempt_index, lease_epoch, attempt_started_at_ms, claim_no
+  SELECT execution_id, partition_key, attempt_index, lease_epoch, attempt_started_at_ms, claim_no, renewals
   FROM s.ff_execution WHERE execution_id = $1::uuid AND partition_key = $2::smallint),
 running AS MATERIALIZED (
   SELECT e.*, g.* FROM e CROSS JOIN LATERAL (
-    SELECT worker_id, worker_instance_id FROM s.ff_grant WHERE claim_no = e.claim_no OFFSET 0) g),
+    SELECT worker_id, worker_instance_id, acquired_at_ms FROM s.ff_grant WHERE claim_no = e.claim_no OFFSET 0) g),
 ended AS MATERIALIZED (
   SELECT h.* FROM e CROSS JOIN LATERAL (
     SELECT * FROM s.ff_attempt_history
@@ -267,12 +272,14 @@ SELECT ${ATTEMPT.list} FROM e LEFT JOIN LATERAL (
          worker_instance_id, attempt_started_at_ms AS started_at_ms, NULL::bigint AS ended_at_ms,
          NULL::bigint AS retry_at_ms, NULL AS failure_message, NULL AS failure_category,
          NULL::jsonb AS failure_detail,
-         coalesce((SELECT ${PAUSES} FROM ended h WHERE h.attempt_index = running.attempt_index), '{}') AS pauses
+         coalesce((SELECT ${PAUSES} FROM ended h WHERE h.attempt_index = running.attempt_index), '{}') AS pauses,
+         coalesce((SELECT leases FROM ended h WHERE h.attempt_index = running.attempt_index), '[]') || s.ff_lease_span(
+           lease_epoch, worker_instance_id, acquired_at_ms, NULL, renewals) AS leases
   FROM running WHERE attempt_index < $3::bigint
   UNION ALL
   SELECT attempt_index, outcome, interrupted_by, lease_epoch, worker_id, worker_instance_id, started_at_ms, ended_at_ms,
          CASE WHEN outcome IS NOT NULL THEN retry_at_ms END, failure_message, failure_category,
-         failure_detail, ${PAUSES}
+         failure_detail, ${PAUSES}, ${LEASES}
   FROM ended WHERE NOT EXISTS (SELECT 1 FROM running l WHERE l.attempt_index = ended.attempt_index)) a ON true
 ORDER BY a.attempt_index DESC LIMIT $4::bigint`;
 

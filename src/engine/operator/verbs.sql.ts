@@ -8,6 +8,7 @@ import type {
   ReplayOutcome,
   TagsOutcome,
 } from '../../contract/operations.ts';
+import type { StepKey } from '../../contract/steps.ts';
 import { columns, columnsOf, withColumns, type RowOf } from '../database/columns.ts';
 import type { Database } from '../database/database.ts';
 import type { Answered } from '../executions/answered.sql.ts';
@@ -34,6 +35,7 @@ export type ReplayAnswer = RowOf<typeof REPLAYED>;
 
 export interface ReplayCall {
   fromStart: boolean;
+  fromStep?: StepKey | undefined;
   reason: string;
   actor: string;
   defaultMaxReplays: number;
@@ -49,8 +51,16 @@ export function replayExecutions(
     {
       doing: 'replaying executions',
       columns: REPLAYED,
-      text: `SELECT ${REPLAYED.list} FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7)`,
-      params: [...expectedArrays(keys), call.fromStart, call.reason, call.actor, call.defaultMaxReplays],
+      text: `SELECT ${REPLAYED.list} FROM ${database.prefix}ff_replay($1::uuid[], $2::smallint[], $3::bigint[], $4, $5, $6, $7, $8, $9)`,
+      params: [
+        ...expectedArrays(keys),
+        call.fromStart,
+        call.reason,
+        call.actor,
+        call.defaultMaxReplays,
+        call.fromStep?.name ?? null,
+        call.fromStep === undefined ? null : (call.fromStep.key ?? ''),
+      ],
       // Sent again after it succeeded, it would report that the execution is not finished, or replay its next outcome.
       repeatable: 'no',
     },

@@ -4,7 +4,7 @@
  */
 import { TRACE_TAGS } from '../../contract/trace-context.ts';
 import { formatExecutionId, parseExecutionId } from '../../contract/ids.ts';
-import { choice, list, string, whole } from '../../contract/shape/kinds.ts';
+import { choice, list, string, stringOr, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { fault, faultAt, refuse, shape } from '../../contract/shape/shape.ts';
 import type {
@@ -15,6 +15,7 @@ import type {
   TagsOutcome,
   TagsRequest,
 } from '../../contract/operations.ts';
+import type { StepKey } from '../../contract/steps.ts';
 import type { ExpectedKey } from '../executions/executions.sql.ts';
 import {
   changePriorities,
@@ -31,15 +32,26 @@ import { eachOnce } from '../kit/keys.ts';
 const DEFAULT_MAX_REPLAYS = 10;
 const RESERVED = fault('is reserved for the trace of the submit');
 
+const stepKey = shape<StepKey>({
+  name: string(LIMITS.stepNameBytes),
+  key: string(LIMITS.stepKeyBytes, 0).optional(),
+});
+const stepNamed = stringOr(string(LIMITS.stepNameBytes), stepKey);
+
 /** The keys of each verb's request; a bulk request has them too. */
 export const replayFields = {
   from: choice(['failed_step', 'start']).optional(),
+  fromStep: stepNamed.optional(),
   reason: reasonText,
   by: actorName.optional(),
 };
 export const priorityFields = { priority: whole(0, LIMITS.priority), by: actorName.optional() };
 
-const replayRequest = shape<ReplayRequest>(replayFields);
+const replayRequest = shape<ReplayRequest>(replayFields).and(({ from, fromStep }) =>
+  from === undefined || fromStep === undefined
+    ? undefined
+    : faultAt('.fromStep', fault('cannot be combined with request.from')),
+);
 const priorityRequest = shape<PriorityRequest>(priorityFields);
 const tagsRequest = shape<TagsRequest>({
   set: tagMap
@@ -58,9 +70,10 @@ export async function replay(
   request: ReplayRequest,
   epochs?: readonly number[],
 ): Promise<ReplayOutcome[]> {
-  const { from, reason, by = 'operator' } = replayRequest.check(request, 'request', '');
+  const { from, fromStep, reason, by = 'operator' } = replayRequest.check(request, 'request', '');
   const call = {
     fromStart: from === 'start',
+    fromStep: typeof fromStep === 'string' ? { name: fromStep } : fromStep,
     reason,
     actor: by,
     defaultMaxReplays: DEFAULT_MAX_REPLAYS,

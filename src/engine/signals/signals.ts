@@ -8,11 +8,17 @@ import { anyString, asciiName, parsed, string } from '../../contract/shape/kinds
 import { LIMITS } from '../../contract/limits.ts';
 import { fault, refuse, shape } from '../../contract/shape/shape.ts';
 import type { ApproveRequest, DeliverOutcome, SignalRequest, SignalSource } from '../../contract/signals.ts';
-import type { Deliveries } from './deliveries.ts';
-import type { SignalAnswer, SignalCall } from './signals.sql.ts';
+import {
+  deliverSignal as deliverAlone,
+  deliverSignals,
+  type SignalAnswer,
+  type SignalCall,
+} from './signals.sql.ts';
 import { keyVerifies } from './signing-keys.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
+import type { Database } from '../database/database.ts';
+import { Deliveries } from '../kit/deliveries.ts';
 import { encodeJson } from '../../model/json.ts';
 import { checkPayload } from './payload-schema.ts';
 import { fingerprintOf, MAX_TOKEN_LENGTH, tokenIn, type TokenBond, type TokenContent } from './tokens.ts';
@@ -50,10 +56,20 @@ const signalRequest = shape<SignalRequest>({
 });
 const approveRequest = shape<ApproveRequest>({ by: string(LIMITS.sourceBytes), ...sayingFields });
 
+export type SignalDeliveries = Deliveries<SignalCall, SignalAnswer>;
+
+export function createSignalDeliveries(database: Database): SignalDeliveries {
+  return new Deliveries({
+    together: (calls) => deliverSignals(database, calls),
+    alone: (call) => deliverAlone(database, call),
+    keyOf: ({ signalId }) => signalId,
+  });
+}
+
 /** Where signals are delivered and announced. */
 export interface Delivering {
   context: EngineContext;
-  deliveries: Deliveries;
+  deliveries: SignalDeliveries;
 }
 
 export async function deliverSignal(

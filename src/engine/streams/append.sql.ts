@@ -11,6 +11,8 @@ import type { Refused } from '../executions/answered.sql.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
 
 export interface AppendCall {
+  /** Whether a frame has something that only a handler which runs again says. */
+  isOfRerun?: boolean;
   lease: LeaseKey;
   /** Whether its notification may carry the frames. Default: not. */
   mayCarry?: boolean;
@@ -46,8 +48,8 @@ export const APPENDING = { outcome: 'appended', lifecyclePhase: 'active', termin
 const NOTIFYING = withColumns(
   APPENDED,
   columns<{ notified: string | null }>({
-    notified: `CASE WHEN $20::text IS NOT NULL AND outcome = 'appended' THEN
-      pg_notify($21, $20 || concat_ws(',', ts_ms, last_seq, total_bytes, prev_ts_ms) || ']}')::text END`,
+    notified: `CASE WHEN $23::text IS NOT NULL AND outcome = 'appended' THEN
+      pg_notify($24, $23 || concat_ws(',', ts_ms, last_seq, total_bytes, prev_ts_ms) || ']}')::text END`,
   }),
 );
 
@@ -63,14 +65,14 @@ export async function appendFrames(
   notification: string | null = null,
 ): Promise<AppendAnswer> {
   const { lease, frames } = call;
-  if (frames.length === 1 && frames[0]!.mode === 'durable')
+  if (frames.length === 1 && frames[0]!.mode === 'durable' && call.isOfRerun !== true)
     return appendOne(database, call, patienceMs, notification);
   const rows = await run(database, {
     doing: 'appending frames',
     columns: NOTIFYING,
     text: `SELECT ${NOTIFYING.list} FROM ${database.prefix}ff_append_frames($1::uuid, $2::smallint, $3::integer, $4::bigint, $5::uuid, $6::text[],
       $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::integer[], $13::bytea[], $14::bigint, $15::integer,
-      $16::integer, $17::double precision, $18::integer, $19::integer)`,
+      $16::integer, $17::double precision, $18::integer, $19::integer, $20::text[], $21::text[]::jsonb[], $22::bytea[])`,
     params: [
       lease.uuid,
       lease.partition,
@@ -84,6 +86,7 @@ export async function appendFrames(
       call.alpha,
       call.maxDocumentBytes,
       patienceMs,
+      ...(call.isOfRerun === true ? rerunParams(frames) : [null, null, null]),
       notification,
       hintChannel(database.schema),
     ],
@@ -161,5 +164,16 @@ function frameParams(frames: readonly EncodedFrame[]): unknown[] {
     frames.map((frame) => frame.step?.key ?? null),
     frames.map((frame) => frame.step?.tryIndex ?? null),
     frames.map(({ payload }) => bufferOf(payload)),
+  ];
+}
+
+/** What only handlers that run again say. */
+function rerunParams(frames: readonly EncodedFrame[]): unknown[] {
+  const stepsOf = (after: EncodedFrame['after']): string | null =>
+    after === undefined ? null : JSON.stringify(after.map(({ name, key }) => [name, key]));
+  return [
+    frames.map((frame) => frame.supersedes ?? null),
+    frames.map((frame) => stepsOf(frame.after)),
+    frames.map(({ applied }) => (applied === undefined ? null : bufferOf(applied))),
   ];
 }

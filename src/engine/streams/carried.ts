@@ -4,7 +4,7 @@
  * believes them only if they follow what it has read last: the text may be forged, lost or late, but a chain that fits
  * has no gap.
  */
-import type { EncodedFrame } from '../../model/frames.ts';
+import { isOfRerun, type EncodedFrame } from '../../model/frames.ts';
 import type { LeaseKey } from '../executions/executions.sql.ts';
 import type { StreamRead } from './source.ts';
 import { decodeFrame } from './source.ts';
@@ -41,10 +41,11 @@ export interface Carried {
   read: StreamRead;
 }
 
-/** Undefined when they are too large, or patch a document: its version is not known yet. */
+/** Undefined when they are too large, of a handler that runs again, or patch a document: its version is not known yet. */
 export function writingOf(lease: LeaseKey, frames: readonly EncodedFrame[]): Writing | undefined {
   const bytes = frames.reduce((sum, { payload }) => sum + payload.length, 0);
-  if (bytes > MAX_BYTES || frames.some(({ mode }) => mode === 'summary')) return undefined;
+  const isPlain = (frame: EncodedFrame): boolean => frame.mode !== 'summary' && !isOfRerun(frame);
+  if (bytes > MAX_BYTES || !frames.every(isPlain)) return undefined;
   const writing = { attempt: lease.attemptIndex, epoch: lease.leaseEpoch, frames: frames.map(toldOf) };
   return Buffer.byteLength(JSON.stringify(writing)) > MAX_TEXT_BYTES ? undefined : writing;
 }
@@ -82,9 +83,14 @@ export function carriedOf(uuid: string, wrote: unknown, at: unknown): Carried | 
           stepKey: step?.[1] ?? null,
           stepTry: step?.[2] ?? null,
           summaryVersion: null,
+          childId: null,
+          supersedes: null,
+          afterSteps: null,
+          applied: null,
           bytes: Buffer.from(payload, encoding === 'binary' ? 'base64' : 'utf8'),
         },
         attemptIndex,
+        0,
       ),
     );
     const head = {

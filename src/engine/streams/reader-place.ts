@@ -33,9 +33,13 @@ export function calmAfter(
 }
 
 /** The reader's position after a frame. */
-export function placeAt(place: ReaderPlace, frame: { id: string; leaseEpoch: number }): ReaderPlace {
+export function placeAt(
+  place: ReaderPlace,
+  frame: { id: string; leaseEpoch: number; child: string | null },
+): ReaderPlace {
   const { tsMs, seq } = framePlace(frame);
-  if (place.told === 'any') return { ...place, tsMs, seq };
+  // A child writes under no lease of this attempt.
+  if (place.told === 'any' || frame.child !== null) return { ...place, tsMs, seq };
   return { ...place, tsMs, seq, told: null, epoch: Math.max(place.epoch ?? 0, frame.leaseEpoch) };
 }
 

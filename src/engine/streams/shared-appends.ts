@@ -4,6 +4,7 @@
  * locked, or it is refused or repeated, is sent alone; no other append waits for it.
  */
 import { isPassingTrouble } from '../../contract/errors.ts';
+import { isOfRerun } from '../../model/frames.ts';
 import { Batch } from '../kit/batch.ts';
 import { isLockTimeout } from '../database/database.ts';
 import { announce, announcedInside } from '../kit/announce.ts';
@@ -54,6 +55,8 @@ export class SharedAppends {
   }
 
   add(call: AppendCall): Promise<AppendAnswer> {
+    // The statement for many knows nothing of handlers that run again: they are few.
+    if (call.frames.some(isOfRerun)) return this.#alone.add({ ...call, isOfRerun: true });
     const isLive = call.frames.every(({ mode }) => mode === 'best_effort');
     return (isLive ? this.#bestEffort : this.#durable).add(call);
   }

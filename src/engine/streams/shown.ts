@@ -11,6 +11,7 @@ import type {
   StreamPage,
   StreamSummary,
   SummaryItem,
+  WatchItem,
 } from '../../contract/streams.ts';
 import { flag } from '../../contract/shape/kinds.ts';
 import { shownValue } from '../../model/redaction.ts';
@@ -140,6 +141,11 @@ function shownDocument(document: Document, redaction: Redaction): Document {
 
 export function shownSummary(summary: StreamSummary | null, redaction: Redaction): StreamSummary | null {
   return summary && { ...summary, document: shownDocument(summary.document, redaction) };
+}
+
+export function shownWatchItem(item: WatchItem, redaction: Redaction): WatchItem {
+  if (item.type === 'document') return { ...item, document: shownDocument(item.document, redaction) };
+  return item.type === 'progress' && item.message !== null ? { ...item, message: REDACTED } : item;
 }
 
 export function shownSummaryItem(item: SummaryItem, redaction: Redaction): SummaryItem {

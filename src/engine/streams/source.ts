@@ -2,6 +2,8 @@
  * Reads streams from the database: frames after a position, decoded once for all readers, and the heads of many streams
  * in one statement.
  */
+import { formatExecutionId } from '../../contract/ids.ts';
+import type { Json } from '../../contract/json.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { StreamClosed, StreamCloseReason, StreamFrame } from '../../contract/streams.ts';
 import type { Database } from '../database/database.ts';
@@ -69,7 +71,7 @@ export class DatabaseStreams implements StreamSource {
     const found = await readFrames(this.#database, key, range);
     if (found === undefined) return undefined;
     const { attemptIndex, isComplete } = found;
-    const frames = found.frames.map((row) => decodeFrame(row, attemptIndex));
+    const frames = found.frames.map((row) => decodeFrame(row, attemptIndex, key.partition));
     return { attemptIndex, frames, isComplete, head: toHead(found) };
   }
 
@@ -111,10 +113,20 @@ function reasonOf(
 }
 
 /** Decodes a row. The frame is frozen except for its bytes, because many readers may share it. */
-export function decodeFrame(row: StoredFrame, attemptIndex: number): StreamFrame {
-  const { tsMs, seq, stepName: name, stepKey, stepTry, ...frame } = row;
+export function decodeFrame(row: StoredFrame, attemptIndex: number, partition: number): StreamFrame {
+  const { tsMs, seq, stepName: name, stepKey, stepTry, childId, afterSteps, applied, ...frame } = row;
   const step = name === null ? null : Object.freeze({ name, key: stepKey!, tryIndex: stepTry ?? 0 });
-  return Object.freeze({ ...frame, id: `${tsMs}-${seq}`, attemptIndex, step, payload: payloadOf(frame) });
+  return Object.freeze({
+    ...frame,
+    id: `${tsMs}-${seq}`,
+    attemptIndex,
+    step,
+    // A child lives in the partition of its parent.
+    child: childId === null ? null : formatExecutionId(partition, childId),
+    after: afterSteps === null ? null : frozen(afterSteps.map(([stepped, key]) => ({ name: stepped, key }))),
+    applied: applied === null ? null : (jsonOf(applied) as StreamFrame['applied']),
+    payload: payloadOf(frame),
+  });
 }
 
 /** Freezes a JSON value deeply, so that no reader can change it for the others. */
@@ -126,6 +138,9 @@ function frozen<Value>(value: Value): Value {
 
 function payloadOf({ encoding, bytes }: Pick<StoredFrame, 'encoding' | 'bytes'>): StreamFrame['payload'] {
   if (encoding === 'binary') return bytes;
-  const text = bytes.toString('utf8');
-  return encoding === 'text' ? text : frozen(JSON.parse(text) as StreamFrame['payload']);
+  return encoding === 'text' ? bytes.toString('utf8') : jsonOf(bytes);
+}
+
+function jsonOf(bytes: Buffer): Json {
+  return frozen(JSON.parse(bytes.toString('utf8')) as Json);
 }

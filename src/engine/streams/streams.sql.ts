@@ -54,11 +54,15 @@ type Step = NonNullable<StreamFrame['step']>;
 
 /** A frame before it is decoded. */
 const FRAME = columns<
-  Omit<StreamFrame, 'id' | 'attemptIndex' | 'step' | 'payload' | 'bytes'> &
+  Omit<StreamFrame, 'id' | 'attemptIndex' | 'step' | 'child' | 'after' | 'applied' | 'payload' | 'bytes'> &
     FramePlace & {
       stepName: Step['name'] | null;
       stepKey: Step['key'] | null;
       stepTry: Step['tryIndex'] | null;
+      /** A uuid. */
+      childId: string | null;
+      afterSteps: [name: string, key: string][] | null;
+      applied: Buffer | null;
       bytes: Buffer;
     }
 >({
@@ -73,6 +77,10 @@ const FRAME = columns<
   stepKey: 'f.step_key',
   stepTry: 'f.step_try',
   summaryVersion: 'f.summary_version',
+  childId: 'f.child_id',
+  supersedes: 'f.supersedes',
+  afterSteps: 'f.after_steps',
+  applied: 'f.applied',
   bytes: 'f.payload',
 });
 export type StoredFrame = RowOf<typeof FRAME>;
@@ -139,6 +147,10 @@ const READ = columnsOf<StreamHead & AttemptEnd & StoredFrame & { attemptIndex: n
   'stepKey',
   'stepTry',
   'summaryVersion',
+  'childId',
+  'supersedes',
+  'afterSteps',
+  'applied',
   'bytes',
   'found',
 );
@@ -235,7 +247,7 @@ const FINISHED = columnsOf<Step>('s')('name', 'key');
 
 /**
  * Reads the steps with frames of an attempt that earlier leases have finished: those frames are not written again. A
- * step finished by this or a later lease, or by a later attempt, was run again.
+ * step is finished by the lease that ran it: what it wrote under another one was written again.
  */
 export function readFinishedSteps(
   database: Database,
@@ -248,10 +260,10 @@ export function readFinishedSteps(
     doing: 'reading finished steps',
     columns: FINISHED,
     text: `SELECT ${FINISHED.list} FROM (
-             SELECT DISTINCT step_name, step_key FROM ${prefix}ff_frame
+             SELECT DISTINCT step_name, step_key, lease_epoch FROM ${prefix}ff_frame
              WHERE execution_id = $1 AND attempt_index = $2 AND lease_epoch < $3 AND step_name IS NOT NULL) f
            JOIN ${prefix}ff_step s ON s.execution_id = $1 AND s.retired_by = 0 AND s.name = f.step_name AND s.key = f.step_key
-             AND s.lease_epoch < $3 AND s.attempt_index <= $2
+             AND s.lease_epoch = f.lease_epoch AND s.attempt_index = $2
            ORDER BY s.name, s.key`,
     params: [key.uuid, attemptIndex, beforeEpoch],
     repeatable: 'yes',
@@ -272,7 +284,8 @@ const SUMMARY = columns<
   version: 'y.version',
   firstAppliedAtMs: 'y.first_applied_ms',
   lastUpdatedAtMs: 'y.last_updated_ms',
-  place: "jsonb_build_object('tsMs', m.last_append_ts_ms, 'seq', m.last_seq)",
+  // An attempt may have a document that was carried into it, and no stream yet.
+  place: "jsonb_build_object('tsMs', coalesce(m.last_append_ts_ms, 0), 'seq', coalesce(m.last_seq, 0))",
 });
 
 /** Undefined when the execution does not exist; with a null attempt when it has no document. */

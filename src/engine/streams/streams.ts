@@ -215,20 +215,31 @@ export function watchSummary(
   return cancelling(given, (signal) => summaryItems(context, executionId, { key, asked, signal }));
 }
 
-/** The document and the last frame's position are from one snapshot, so everything after it is new. */
+/**
+ * The document and the last frame's position are from one snapshot, so everything after it is new. Another attempt
+ * begins with a document of its own, which is read.
+ */
 async function* summaryItems(
   context: EngineContext,
   executionId: string,
   { key, asked, signal }: { key: ExecutionKey; asked: number | null; signal: AbortSignal },
 ): AsyncGenerator<SummaryItem, void, undefined> {
-  const first = await unlessAborted(signal, documentOf(context, executionId, key, asked));
-  yield first.item;
-  const start = { attemptIndex: first.item.attemptIndex, ...first.place, isExact: true };
   const follow = asked === null ? 'execution' : 'attempt';
-  const options = { start, follow, visibility: 'exclude_best_effort', signal } as const;
-  for await (const item of tailFrom(context, key, options)) {
-    const told = toSummaryItem(item);
-    if (told !== undefined) yield told;
+  for (let hasMovedOn = true; hasMovedOn;) {
+    hasMovedOn = false;
+    const { item: document, place } = await unlessAborted(
+      signal,
+      documentOf(context, executionId, key, asked),
+    );
+    yield document;
+    const start = { attemptIndex: document.attemptIndex, ...place, isExact: true };
+    const options = { start, follow, visibility: 'exclude_best_effort', signal } as const;
+    for await (const item of tailFrom(context, key, options)) {
+      hasMovedOn = item.type === 'superseded';
+      if (hasMovedOn) break;
+      const told = toSummaryItem(item);
+      if (told !== undefined) yield told;
+    }
   }
 }
 
@@ -246,14 +257,11 @@ async function documentOf(
   return { item: { type: 'document', attemptIndex, document, version }, place };
 }
 
-/** A new attempt has no document yet. */
 function toSummaryItem(item: StreamItem): SummaryItem | undefined {
   const { attemptIndex } = item;
   if (item.type === 'closed') return { type: 'closed', attemptIndex, reason: item.reason };
-  if (item.type === 'superseded')
-    return { type: 'document', attemptIndex: item.by, document: {}, version: 0 };
   if (item.type !== 'frame' || item.frame.mode !== 'summary') return undefined;
-  const patch = item.frame.payload as { [key: string]: Json };
+  const patch = item.frame.applied ?? (item.frame.payload as { [key: string]: Json });
   return { type: 'patch', attemptIndex, patch, version: item.frame.summaryVersion! };
 }
 

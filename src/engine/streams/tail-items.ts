@@ -157,10 +157,11 @@ export class TailItems {
   /** Whether nothing is to be reported before the frame. */
   #isNextOf(frame: StreamFrame): boolean {
     const { epoch, seq } = this.#place;
-    return seqOf(frame) === seq + 1 && (epoch === null || frame.leaseEpoch <= epoch);
+    const isSame = epoch === null || frame.child !== null || frame.leaseEpoch <= epoch;
+    return isSame && seqOf(frame) === seq + 1 && frame.supersedes === null;
   }
 
-  /** What lies between the position and the frame: a gap, a restart. */
+  /** What lies between the position and the frame: a gap, another lease, a restart. */
   async #reportBefore(frame: StreamFrame): Promise<void> {
     const { epoch, seq } = this.#place;
     const next = placeAt(this.#place, frame);
@@ -170,13 +171,15 @@ export class TailItems {
       this.#place = { ...this.#place, tsMs: next.tsMs, seq: next.seq - 1 };
       this.#reportGap(missed);
     }
-    if (epoch !== null && next.epoch !== epoch) await this.#reportRestart(next.epoch!);
+    if (epoch !== null && next.epoch !== epoch) await this.#reportResumed(next.epoch!);
+    const { supersedes: from, frameType: stream, mode } = frame;
+    if (from !== null) this.#reports.push(this.#item({ type: 'restarted', stream, mode, from }));
   }
 
-  /** An attempt that continues under another lease writes again what is not in finished steps. */
-  async #reportRestart(leaseEpoch: number): Promise<void> {
+  /** An attempt that continues under another lease writes again what is in steps that are not finished. */
+  async #reportResumed(leaseEpoch: number): Promise<void> {
     const finishedSteps = await this.#finishedSteps(leaseEpoch);
-    this.#reports.push(this.#item({ type: 'restarted', leaseEpoch, finishedSteps }));
+    this.#reports.push(this.#item({ type: 'resumed', leaseEpoch, finishedSteps }));
   }
 
   #finishedSteps(beforeEpoch: number): Promise<FinishedStep[]> {
@@ -198,7 +201,7 @@ export class TailItems {
     // Frames were trimmed, and nothing was written since.
     const missed = isAfter(head, before) ? head.lastSeq - before.seq : 0;
     if (missed > 0 && this.#isExact) this.#reportGap(missed);
-    if (epoch !== before.epoch) await this.#reportRestart(epoch!);
+    if (epoch !== before.epoch) await this.#reportResumed(epoch!);
     if (told !== before.told) {
       if (head.closed !== null)
         this.#reports.push(this.#item({ type: 'closed', reason: head.closed.reason }));

@@ -10,5 +10,5 @@ export const dueTimers: Reconciler<DueTimer> = {
   everyMs: 2_500,
   batch: TIMER_BATCH,
   due: (context, limit) => listDueTimers(context.database, limit),
-  act: fireTimers,
+  act: (context, timers) => fireTimers(context, timers),
 };

@@ -12,7 +12,14 @@ import { endFacts, tellEnd, type EndFacts } from './ended.ts';
 import { holderOf, tellHolder, type SessionFacts } from './held.ts';
 import { tellLease, type LeaseFacts } from './running.ts';
 import { routeMatches, type Route, type RouteDemand } from '../routes.ts';
-import { nextTimeMs, suspensionFacts, tellSuspension, type SuspensionFacts } from './suspended.ts';
+import {
+  nextTimeMs,
+  runFacts,
+  suspensionFacts,
+  tellRun,
+  tellSuspension,
+  type SuspensionFacts,
+} from './suspended.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
 import { counted, quoted } from '../wording.ts';
 
@@ -78,6 +85,7 @@ const JUDGES: Record<GateName, (facts: GateFacts) => Judgement> = {
   backing_off: judgeBackoff,
   waiting_children: judgeChildren,
   waiting_upstreams: judgeJoin,
+  continue_as_needed: judgeRun,
   suspended: judgeSuspension,
   lane_paused: judgeLane,
   no_worker: judgeWorkers,
@@ -217,6 +225,11 @@ function judgeChildren({ children, state, eligibleInMs }: GateFacts): Judgement 
 function judgeJoin({ state, join }: GateFacts): Judgement {
   if (!isBlocked(state)) return open('It is not waiting for other members of a flow.');
   return holding(tellJoin(join), joinFacts(join));
+}
+
+function judgeRun({ suspension }: GateFacts): Judgement {
+  const told = runFacts(suspension);
+  return told === null ? open('Its run may receive more messages.') : holding(tellRun(told), { ...told });
 }
 
 function judgeSuspension({ state, suspension }: GateFacts): Judgement {

@@ -18,6 +18,8 @@ export interface OpenWait {
   condition: WaitCondition;
   /** How many satisfiers each leaf of the condition has, in order; only of the first leaves. */
   counts: readonly number[];
+  /** Of a wait for a message: whether there is one that its run may not receive, having received `handed`. */
+  messages?: { isKept: boolean; handed: number } | null;
 }
 
 export interface SuspensionFacts {
@@ -42,6 +44,7 @@ const ON_TIMEOUT: Record<TimeoutBehaviour, string> = {
   escalate: 'it is escalated to an operator',
 };
 const SHOWN = 'see flowfabric waitpoints list';
+const SENT = 'see flowfabric send';
 
 /** How long until the next timeout or sleep is due, or null when there is none. */
 export function nextTimeMs({ wakeInMs, waits }: SuspensionFacts): number | null {
@@ -55,7 +58,9 @@ export function tellSuspension(reason: BlockingReason, suspension: SuspensionFac
   const { suspendedAgoMs, wakeInMs, waits } = suspension;
   const told = firstOf(waits.map(waitText), '; ');
   const woken = wakeInMs === null ? '' : `; in any case it resumes ${inTime(wakeInMs)}`;
-  return `Suspended for ${shortDuration(suspendedAgoMs)}, ${awaited}: ${told}${woken}; ${SHOWN}.`;
+  const isMail = waits.every(({ condition }) => condition.kind === 'message');
+  const [what, shown] = isMail ? ['waiting for a message', SENT] : [awaited, SHOWN];
+  return `Suspended for ${shortDuration(suspendedAgoMs)}, ${what}: ${told}${woken}; ${shown}.`;
 }
 
 /** The same for programs. */
@@ -66,6 +71,24 @@ export function suspensionFacts(
   if (suspension === null) return { reason };
   const { suspendedAtMs, suspendedAgoMs, wakeInMs, waits } = suspension;
   return { reason, suspendedAtMs, suspendedAgoMs, wakeInMs, waits: waits.map(waitFacts) };
+}
+
+/** Of a run that has received as many messages as it may while more are there; null for any other. */
+export interface FullRun {
+  mailbox: string;
+  received: number;
+}
+
+export function runFacts(suspension: SuspensionFacts | null): FullRun | null {
+  for (const { condition, messages } of suspension?.waits ?? [])
+    if (condition.kind === 'message' && messages?.isKept)
+      return { mailbox: condition.mailbox, received: messages.handed };
+  return null;
+}
+
+export function tellRun({ mailbox, received }: FullRun): string {
+  const full = `This run has received ${counted(received, 'message')}, as many as a run can, and more wait in ${quoted(mailbox)}`;
+  return `${full}; its handler must return ctx.continueAs(…) sooner: see ctx.inbox(…).shouldContinue.`;
 }
 
 function waitFacts({ name, key, timeoutInMs, onTimeout, condition, counts }: OpenWait): Json {

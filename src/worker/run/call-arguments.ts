@@ -21,6 +21,7 @@ interface KeyedCall<What, Options> {
 
 export const stepName = string(LIMITS.stepNameBytes);
 const stepKey = string(LIMITS.stepKeyBytes, 0);
+export const mailboxName = string(LIMITS.mailboxBytes);
 export const waitpointName = string(LIMITS.waitpointNameBytes);
 
 /** A string that is followed by a function, a duration or a date is a key. */

@@ -6,13 +6,14 @@ import { createHash } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { durationMs } from '../../contract/shape/duration.ts';
 import { ExecutionFailed } from '../../contract/errors.ts';
-import type { ExecutionEnd, SubmitRequest } from '../../contract/executions.ts';
+import type { ExecutionEnd } from '../../contract/executions.ts';
 import type { Claim, WorkerPort } from '../../contract/protocol.ts';
 import { formatExecutionId, parseExecutionId, type ExecutionId } from '../../contract/ids.ts';
 import { LIMITS } from '../../contract/limits.ts';
+import type { ChildRequest } from '../../contract/steps.ts';
 import type { StreamKinds } from '../../define/streams.ts';
 import { checkInput, type AnyTask, type Task } from '../../define/task.ts';
-import type { Child, ChildResults, SpawnOptions } from '../../define/task-context.ts';
+import type { Child, ChildOutcomes, ChildResults, SpawnOptions } from '../../define/task-context.ts';
 import type { Asked, HandOver } from './hand-over.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
@@ -25,6 +26,7 @@ export class Children {
   readonly #waits: Waits;
   readonly #handOver: HandOver;
   readonly #own = new WeakSet<object>();
+  #kept: Promise<ReadonlySet<string>> | undefined;
 
   constructor(port: WorkerPort, lease: HeldLease, waits: Waits, handOver: HandOver) {
     this.#port = port;
@@ -39,7 +41,7 @@ export class Children {
     options: SpawnOptions,
   ): Promise<Child<Out>> {
     await checkInput(task, input);
-    const executionId = childId(this.#lease.claim, task.name, options.key ?? '');
+    const executionId = await this.#idOf(task.name, options.key ?? '');
     const request = requestFor(task, input, options, executionId, this.#lease.claim.namespace);
     await this.#handOver.saved();
     const outcome = await insist(this.#lease, () => this.#port.spawn(this.#lease.claim, [request]));
@@ -49,9 +51,44 @@ export class Children {
     }
     // The worker of the child has checked its result against the task's contract.
     const result = async () => (await this.#results([executionId]))[0] as Out;
-    const child = { executionId, result: () => forgiven(result) };
+    const child = { ...this.#handle(executionId), executionId, result: () => forgiven(result) };
     this.#own.add(child);
     return child;
+  }
+
+  /** What can be done with a child besides waiting for it; by its parent, unless somebody else is named. */
+  #handle(id: ExecutionId): Omit<Child<never>, 'executionId' | 'result'> {
+    const [port, { claim }] = [this.#port, this.#lease];
+    const during = <Value>(work: () => Promise<Value>): Promise<Value> =>
+      forgiven(() =>
+        this.#waits.during(async () => {
+          await this.#handOver.saved();
+          return work();
+        }),
+      );
+    const by = claim.executionId;
+    return {
+      cancel: (note = {}) =>
+        during(() => port.cancelChild(claim, id, { reason: 'cancelled by its parent', by, ...note })),
+      describe: (options) => during(() => port.describeChild(claim, id, options)),
+      signal: (waitpoint, note = {}) => during(() => port.signalChild(claim, id, waitpoint, { by, ...note })),
+    };
+  }
+
+  /** Of an execution begun anew, what it has kept from before; anything else is another child than then. */
+  async #idOf(name: string, key: string): Promise<ExecutionId> {
+    const { claim } = this.#lease;
+    if (claim.generation > 0) {
+      this.#kept ??= insist(this.#lease, () => this.#port.readKeptChildren(claim.executionId)).then(
+        (ids) => new Set<string>(ids),
+      );
+      const kept = await this.#kept;
+      for (let generation = claim.generation - 1; generation >= 0 && kept.size > 0; generation -= 1) {
+        const id = childId(claim, generation, name, key);
+        if (kept.has(id)) return id;
+      }
+    }
+    return childId(claim, claim.generation, name, key);
   }
 
   /** True for children spawned by this run: it is notified of no others. */
@@ -64,6 +101,14 @@ export class Children {
   ): Promise<ChildResults<Children>> {
     const ids = children.map((child) => child.executionId);
     return this.#results(ids) as Promise<ChildResults<Children>>;
+  }
+
+  async settled<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildOutcomes<Children>> {
+    const ids = children.map((child) => child.executionId);
+    const outcomes = await this.#ended(ids);
+    return outcomes.map((outcome, index) => settledOf(ids[index]!, outcome)) as ChildOutcomes<Children>;
   }
 
   /**
@@ -79,10 +124,14 @@ export class Children {
 
   /** Waits for all of them together. */
   async #results(ids: readonly ExecutionId[]): Promise<unknown[]> {
+    const outcomes = await this.#ended(ids);
+    return outcomes.map((outcome, index) => valueOf(ids[index]!, outcome));
+  }
+
+  #ended(ids: readonly ExecutionId[]): Promise<ExecutionEnd[]> {
     const which = ids.length === 1 ? ids[0]! : createHash('sha256').update(ids.join()).digest('base64url');
     const id = this.#handOver.numbered('children', which);
-    const outcomes = await this.#handOver.take(id, (asked) => this.#outcomes(ids, asked));
-    return outcomes.map((outcome, index) => valueOf(ids[index]!, outcome));
+    return this.#handOver.take(id, (asked) => this.#outcomes(ids, asked));
   }
 
   async #outcomes(ids: readonly ExecutionId[], asked: Asked): Promise<ExecutionEnd[]> {
@@ -114,8 +163,8 @@ function requestFor(
   options: SpawnOptions,
   executionId: ExecutionId,
   namespace: string,
-): SubmitRequest {
-  const { lane, priority, tags, delay } = options;
+): ChildRequest {
+  const { lane, priority, tags, delay, detached } = options;
   return {
     ...task.defaults,
     namespace,
@@ -125,6 +174,7 @@ function requestFor(
     ...(priority === undefined ? {} : { priority }),
     ...(tags === undefined ? {} : { tags }),
     ...(delay === undefined ? {} : { delay: durationMs(delay, 'options.delay', LIMITS.delayMs) }),
+    ...(detached === undefined ? {} : { detached }),
   };
 }
 
@@ -133,12 +183,22 @@ function valueOf(executionId: ExecutionId, outcome: ExecutionEnd): unknown {
   throw new ExecutionFailed(executionId, outcome);
 }
 
+function settledOf(executionId: ExecutionId, outcome: ExecutionEnd): PromiseSettledResult<unknown> {
+  if (outcome.outcome === 'success') return { status: 'fulfilled', value: outcome.result };
+  return { status: 'rejected', reason: new ExecutionFailed(executionId, outcome) };
+}
+
 /**
  * A version 8 uuid whose bits are a hash, in the partition of the parent: whoever ends the child wakes the parent in
- * the same transaction. An execution that is started over has different children; so has one that was
+ * the same transaction. An execution that is begun anew has different children from there on; so has one that was
  * submitted again under its id after the first had been forgotten.
  */
-function childId({ executionId, createdAtMs, generation }: Claim, name: string, key: string): ExecutionId {
+function childId(
+  { executionId, createdAtMs }: Claim,
+  generation: number,
+  name: string,
+  key: string,
+): ExecutionId {
   const bytes = createHash('sha256')
     .update(JSON.stringify([executionId, createdAtMs, generation, name, key]))
     .digest()

@@ -5,23 +5,27 @@
 import { durationMs, type Duration } from '../../contract/shape/duration.ts';
 import type { ExecutionId } from '../../contract/ids.ts';
 import type { Json, Jsonified } from '../../contract/json.ts';
-import { parsed } from '../../contract/shape/kinds.ts';
+import { parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import { refuse, shape } from '../../contract/shape/shape.ts';
 import type { Waitpoint } from '../../contract/signals.ts';
 import type { Progress } from '../../contract/steps.ts';
 import type { SqlTransaction } from '../../contract/transactions.ts';
 import type { StreamKinds } from '../../define/streams.ts';
+import type { Inbox, InboxOptions, Message, ReceiveOptions } from '../../define/messages.ts';
 import type { Task } from '../../define/task.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import type {
   Child,
+  ChildOutcomes,
   ChildResults,
   FlowScope,
   Logger,
+  MapOptions,
   TaskLogger,
   OutputStream,
+  ParentScope,
   SpawnOptions,
   StepFunction,
   StepOptions,
@@ -31,7 +35,9 @@ import type {
   WaitForOptions,
   WaitpointOptions,
 } from '../../define/task-context.ts';
-import { stepName, waitpointName, type Keyed } from './call-arguments.ts';
+import { mailboxName, stepName, waitpointName, type Keyed } from './call-arguments.ts';
+import { Continuation } from './continuation.ts';
+import { mapItems } from './map.ts';
 import { Run } from './run.ts';
 import { planOf, runStep, stepDuration } from './run-step.ts';
 import { runTransaction } from './run-transaction.ts';
@@ -44,7 +50,11 @@ const spawnOptions = shape<SpawnOptions>({
   priority: parsed.optional(),
   tags: parsed.optional(),
   delay: parsed.optional(),
+  detached: parsed.optional(),
 });
+
+const DEFAULT_CONCURRENCY = 10;
+const mapOptions = shape<MapOptions>({ concurrency: whole(1, LIMITS.mapConcurrency).optional() });
 
 const ASYNC_METHODS = [
   'step',
@@ -53,8 +63,11 @@ const ASYNC_METHODS = [
   'sleepUntil',
   'waitFor',
   'createWaitpoint',
+  'receive',
   'spawn',
   'all',
+  'allSettled',
+  'map',
 ] as const;
 
 /** What a context needs of the worker. */
@@ -77,6 +90,7 @@ export class HandlerContext implements TaskContext {
   readonly #lease: HeldLease;
   readonly #kinds: StreamKinds;
   #madeRun: Run | undefined;
+  #continuation: Continuation | undefined;
   #stage: 'running' | 'handled' | 'over' = 'running';
 
   constructor(worker: ContextWorker, lease: HeldLease, kinds: StreamKinds) {
@@ -110,6 +124,11 @@ export class HandlerContext implements TaskContext {
     HandlerContext.handled(ctx);
     ctx.#stage = 'over';
     return ctx.#madeRun;
+  }
+
+  /** Whether the handler asked for the next run, and returned something else. */
+  static forgot(ctx: HandlerContext, returned: unknown): boolean {
+    return ctx.#continuation !== undefined && ctx.#continuation !== returned;
   }
 
   static runOf(ctx: HandlerContext): Run {
@@ -147,6 +166,10 @@ export class HandlerContext implements TaskContext {
     return this.#run.stream;
   }
 
+  get parent(): ParentScope {
+    return this.#run.parent;
+  }
+
   /** The streams of the task's contract, by name. */
   get streams(): object {
     return this.#run.streams;
@@ -164,14 +187,14 @@ export class HandlerContext implements TaskContext {
     return run.performed(name, key, async () => {
       const begunMs = performance.now();
       let tookMs = 0;
-      const value = await run.inStep(name, key, async () => {
+      const { value, forParent } = await run.inStep(name, key, async () => {
         const made = await runStep({ name, key }, fn, plan, run.lease.signal);
         tookMs = stepDuration(begunMs);
         // Once the step is stored it does not run again: its output must be stored before.
         await run.outputStored();
         return made;
       });
-      return (await run.book.record({ name, key, value, durationMs: tookMs })).value;
+      return (await run.book.record({ name, key, value, durationMs: tookMs }, forParent)).value;
     });
   }
 
@@ -240,6 +263,27 @@ export class HandlerContext implements TaskContext {
     return run.signals.createWaitpoint(name, options);
   }
 
+  /** Only the overloads of TaskContext can tell, by the options, whether there may be no message. */
+  async receive<Payload = Json>(
+    mailbox: string,
+    ...rest: [options?: ReceiveOptions<Payload>]
+  ): Promise<Message<Payload>> {
+    const run = this.#run;
+    run.arguments.nameOf('receive', mailbox, mailboxName);
+    const options = run.arguments.optionsOf('receive', mailbox, rest);
+    return (await run.messages.receive(mailbox, options)) as Message<Payload>;
+  }
+
+  inbox<Payload = Json>(mailbox: string, ...rest: [options?: InboxOptions<Payload>]): Inbox<Payload> {
+    const run = this.#run;
+    run.arguments.nameOf('inbox', mailbox, mailboxName);
+    return run.messages.inbox(mailbox, run.arguments.optionsOf('inbox', mailbox, rest));
+  }
+
+  continueAs(input: unknown): never {
+    return (this.#continuation = new Continuation(input)) as never;
+  }
+
   async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(
     task: Task<In, Parsed, Made, Out, Streams>,
     input: In,
@@ -251,19 +295,49 @@ export class HandlerContext implements TaskContext {
     const key = run.arguments.keyOf('spawn', options.key ?? '');
     run.book.take('spawn', task.name, key);
     return run.handOver.take(JSON.stringify(['spawn', task.name, key]), () =>
-      run.waits.during(() => run.children.spawn(task, input, options)),
+      run.waits.during(async () => {
+        const child = await run.children.spawn(task, input, options);
+        run.rerun?.passedChild(child.executionId);
+        return child;
+      }),
     );
   }
 
   async all<const Children extends readonly Child<unknown>[]>(
     children: Children,
   ): Promise<ChildResults<Children>> {
+    return this.#ownChildren('all', children).results(children);
+  }
+
+  async allSettled<const Children extends readonly Child<unknown>[]>(
+    children: Children,
+  ): Promise<ChildOutcomes<Children>> {
+    return this.#ownChildren('allSettled', children).settled(children);
+  }
+
+  #ownChildren(verb: 'all' | 'allSettled', children: readonly unknown[]): Run['children'] {
     const run = this.#run;
     run.lease.throwIfStopped();
     if (!Array.isArray(children) || !children.every((child) => run.children.isOwn(child))) {
-      throw run.arguments.misused('all', 'takes a list of children that this run has spawned by ctx.spawn');
+      throw run.arguments.misused(verb, 'takes a list of children that this run has spawned by ctx.spawn');
     }
-    return run.children.results(children);
+    return run.children;
+  }
+
+  async map<Item, Value>(
+    items: readonly Item[],
+    fn: (item: Item, index: number) => Value | Promise<Value>,
+    options: MapOptions = {},
+  ): Promise<PromiseSettledResult<Awaited<Value>>[]> {
+    const run = this.#run;
+    run.lease.throwIfStopped();
+    if (!Array.isArray(items) || items.length > LIMITS.mapItems)
+      throw run.arguments.misused('map', `takes a list of at most ${LIMITS.mapItems} items`);
+    if (typeof fn !== 'function') throw run.arguments.misused('map', 'needs a function');
+    const { concurrency = DEFAULT_CONCURRENCY } = run.arguments.checked('map', () =>
+      mapOptions.check(options, 'options'),
+    );
+    return mapItems(items, fn, concurrency) as Promise<PromiseSettledResult<Awaited<Value>>[]>;
   }
 
   progress(progress: Progress): void {
@@ -272,6 +346,8 @@ export class HandlerContext implements TaskContext {
 
   static {
     for (const name of ASYNC_METHODS) detachable<Promise<unknown>>(this.prototype, name, forgiven);
+    detachable<unknown>(this.prototype, 'inbox', (call) => call());
+    detachable<unknown>(this.prototype, 'continueAs', (call) => call());
     detachable<void>(this.prototype, 'progress', (call) => call());
   }
 }
@@ -286,7 +362,7 @@ function momentOf(date: Date): number {
 /** A method that can also be destructured from the context, and that middleware may replace with one of its own. */
 function detachable<Returned>(
   prototype: HandlerContext,
-  name: (typeof ASYNC_METHODS)[number] | 'progress',
+  name: (typeof ASYNC_METHODS)[number] | 'inbox' | 'continueAs' | 'progress',
   around: (call: () => Returned) => Returned,
 ): void {
   const method = Reflect.get(prototype, name) as (...args: unknown[]) => Returned;

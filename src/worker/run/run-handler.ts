@@ -13,14 +13,16 @@ import {
   type OwnPort,
   type WorkerPort,
 } from '../../contract/protocol.ts';
+import type { ContinueOutcome } from '../../contract/messages.ts';
 import type { StreamKinds } from '../../define/streams.ts';
 import { parseWith } from '../../contract/shape/schema.ts';
-import { parseInput } from '../../define/task.ts';
+import { checkInput, parseInput } from '../../define/task.ts';
 import type { Middleware, TaskHandler } from '../../define/handlers.ts';
 import { insist, insistAfter, requireTrust } from './insist.ts';
 import type { FailedAttempt, WorkerLog } from '../log/worker-log.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { callAfter } from './long-timer.ts';
+import { Continuation, notReturned } from './continuation.ts';
 import { HandlerContext } from './handler-context.ts';
 import type { Run } from './run.ts';
 import { subjectOf, TaskAborted, TaskFailed, toFailure } from '../task.ts';
@@ -69,11 +71,42 @@ function handled<Lease extends HeldLease>(
   ctx: HandlerContext,
   result: unknown,
 ): Promise<void> | undefined {
+  if (HandlerContext.forgot(ctx, result)) return endFailed(host, lease, ctx, notReturned(lease));
   const run = HandlerContext.over(ctx);
   if (run !== undefined) return endRun(host, lease, ctx, run, result);
   host.handled(lease);
-  new Completion(host, lease, undefined, result).send();
+  return sendEnd(host, lease, undefined, result);
+}
+
+/** Sends the result; or the input of the next run, if the handler asked for one. */
+function sendEnd<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
+  run: Run | undefined,
+  result: unknown,
+): Promise<void> | undefined {
+  if (result instanceof Continuation) return endContinued(host, lease, run, result);
+  new Completion(host, lease, run, result).send();
   return undefined;
+}
+
+async function endContinued<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
+  run: Run | undefined,
+  { input }: Continuation,
+): Promise<void> {
+  const sent = async (): Promise<RunOutcome> => {
+    try {
+      return await answered(
+        lease,
+        insist(lease, () => host.port.continueAs(lease.claim, input)),
+      );
+    } catch (hopeless) {
+      return reportUnstorable(host, lease, run, hopeless);
+    }
+  };
+  host.finished(lease, await sent().catch(lost));
 }
 
 /** Ends a run of which the handler has used something. */
@@ -93,15 +126,14 @@ async function endRun<Lease extends HeldLease>(
   }
   if (run.close()) await run.warnOfUnreached();
   host.handled(lease);
-  const completion = new Completion(host, lease, run, result);
   try {
     const ordered = run.orderStored();
     if (ordered !== undefined) await storedIfPossible(run, ordered);
   } catch (error) {
-    completion.reject(error);
+    new Completion(host, lease, run, result).reject(error);
     return;
   }
-  completion.send();
+  await sendEnd(host, lease, run, result);
 }
 
 async function endFailed<Lease extends HeldLease>(
@@ -192,12 +224,21 @@ async function completedLater<Lease extends HeldLease>(
       insistAfter(error, lease, () => host.port.complete(lease.claim, result)),
     );
   } catch (hopeless) {
-    // The result itself cannot be stored; a retry would produce the same one.
-    const thrown = toFailure(hopeless);
-    const message = `${subjectOf(lease.claim)}: ${thrown.message}`;
-    const failure: Failure = { ...thrown, message, category: 'permanent', retry: 'never' };
-    return reportFailure(host, lease, run, { failure, thrown: hopeless, step: undefined });
+    return reportUnstorable(host, lease, run, hopeless);
   }
+}
+
+/** The result itself cannot be stored; a retry would produce the same one. */
+function reportUnstorable<Lease extends HeldLease>(
+  host: RunHost<Lease>,
+  lease: Lease,
+  run: Run | undefined,
+  hopeless: unknown,
+): Promise<RunOutcome> {
+  const thrown = toFailure(hopeless);
+  const message = `${subjectOf(lease.claim)}: ${thrown.message}`;
+  const failure: Failure = { ...thrown, message, category: 'permanent', retry: 'never' };
+  return reportFailure(host, lease, run, { failure, thrown: hopeless, step: undefined });
 }
 
 function withStep(failure: Failure, step: string | undefined): Failure {
@@ -242,6 +283,10 @@ async function callChecked(
     callNext = async () => outer(ctx, next);
   }
   const made = await callNext();
+  if (made instanceof Continuation) {
+    await checked('invalid_input', () => checkInput(task, made.input));
+    return made;
+  }
   return checked('invalid_output', () =>
     parseWith(task.output, made, { field: 'output', of: subjectOf(ctx) }),
   );
@@ -301,7 +346,8 @@ async function reportFailure<Lease extends HeldLease>(
   }
 }
 
-type Report = () => Promise<CompleteOutcome | FailOutcome>;
+type EndOutcome = CompleteOutcome | FailOutcome | ContinueOutcome;
+type Report = () => Promise<EndOutcome>;
 
 async function report(lease: HeldLease, run: Run | undefined, call: Report): Promise<RunOutcome> {
   try {
@@ -314,10 +360,7 @@ async function report(lease: HeldLease, run: Run | undefined, call: Report): Pro
   return answered(lease, insist(lease, call));
 }
 
-async function answered(
-  lease: HeldLease,
-  answer: Promise<CompleteOutcome | FailOutcome>,
-): Promise<RunOutcome> {
+async function answered(lease: HeldLease, answer: Promise<EndOutcome>): Promise<RunOutcome> {
   try {
     return toOutcome(lease, await answer);
   } catch (error) {
@@ -334,12 +377,14 @@ async function storedIfPossible(run: Run, ordered: Promise<void>): Promise<void>
   });
 }
 
-function toOutcome(lease: HeldLease, answer: CompleteOutcome | FailOutcome): RunOutcome {
+function toOutcome(lease: HeldLease, answer: EndOutcome): RunOutcome {
   switch (answer.outcome) {
     case 'completed':
     case 'failed':
     case 'retry_scheduled':
       return answer.outcome;
+    case 'continued':
+      return 'paused';
     default:
       lease.refused(answer);
       return outcomeOfLost(lease);

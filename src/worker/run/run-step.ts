@@ -7,6 +7,7 @@ import { durationMs } from '../../contract/shape/duration.ts';
 import { parsed, whole } from '../../contract/shape/kinds.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { StepKey } from '../../contract/steps.ts';
+import type { ParentChange } from '../../contract/streams.ts';
 import { backoffMs, DEFAULT_BACKOFF, type StoredBackoff } from '../../model/retry.ts';
 import { callAfter, MAX_TIMEOUT_MS } from './long-timer.ts';
 import type { StepOptions, StepScope } from '../../define/task-context.ts';
@@ -27,6 +28,8 @@ export interface StepTry extends Required<StepKey> {
   readonly run: AbortSignal;
   /** Aborted when it has failed or timed out; its function may still be running then. */
   readonly over: AbortSignal;
+  /** Changes of the parent's document that are applied when the step is stored. */
+  readonly forParent: ParentChange[];
 }
 
 /** Output may be written from anywhere: this distinguishes concurrent steps and their tries. */
@@ -67,19 +70,26 @@ export function planOf(options: StepOptions | undefined): StepPlan {
   };
 }
 
+/** What the try that succeeded has made. */
+interface StepDone {
+  value: unknown;
+  forParent: readonly ParentChange[];
+}
+
 /** Retries until it succeeds, has no tries left, fails with an error that must not be retried, or loses the lease. */
 export async function runStep(
   { name, key }: Required<StepKey>,
   fn: (scope: StepScope) => unknown,
   plan: StepPlan,
   signal: AbortSignal,
-): Promise<unknown> {
+): Promise<StepDone> {
   for (let tryIndex = 0; ; tryIndex += 1) {
     signal.throwIfAborted();
     const over = new AbortController();
-    const own: StepTry = { name, key, tryIndex, run: signal, over: over.signal };
+    const own: StepTry = { name, key, tryIndex, run: signal, over: over.signal, forParent: [] };
     try {
-      return await insideTry.run(own, () => tryOnce(name, fn, plan, signal, tryIndex));
+      const value = await insideTry.run(own, () => tryOnce(name, fn, plan, signal, tryIndex));
+      return { value, forParent: own.forParent };
     } catch (error) {
       over.abort(new TryOver(name, tryIndex));
       const hopeless =

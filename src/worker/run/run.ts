@@ -8,13 +8,16 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { StepKey } from '../../contract/steps.ts';
 import type { StreamKinds } from '../../define/streams.ts';
-import type { FlowScope, Logger, OutputStream, TaskLogger } from '../../define/task-context.ts';
+import type { FlowScope, Logger, OutputStream, ParentScope, TaskLogger } from '../../define/task-context.ts';
 import { CallArguments } from './call-arguments.ts';
 import { Children } from './children.ts';
 import { flowScope } from './flow.ts';
 import { HandOver, stepOutcomeId } from './hand-over.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
+import { Messages } from './messages.ts';
+import { parentScope } from './parent.ts';
 import { ProgressReports } from './progress.ts';
+import { Rerun } from './rerun.ts';
 import { currentTry } from './run-step.ts';
 import { Signals } from './wait-for.ts';
 import { StepBook } from './step-book.ts';
@@ -33,6 +36,7 @@ export class Run {
   #madeWaits: Waits | undefined;
   #madeChildren: Children | undefined;
   #madeSignals: Signals | undefined;
+  #madeMessages: Messages | undefined;
   #madeHandOver: HandOver | undefined;
   readonly #log: Logger;
   #factLog: TaskLogger | undefined;
@@ -41,7 +45,9 @@ export class Run {
   #isOutputClosed = false;
   #madeProgress: ProgressReports | undefined;
   #madeWriter: StreamWriter | undefined;
+  #madeRerun: Rerun | undefined;
   #madeStream: OutputStream | undefined;
+  #madeParent: ParentScope | undefined;
   readonly #kinds: StreamKinds;
   #madeStreams: object | undefined;
 
@@ -57,7 +63,14 @@ export class Run {
   }
 
   get book(): StepBook {
-    return (this.#madeBook ??= new StepBook(this.port, this.lease));
+    return (this.#madeBook ??= new StepBook(this.port, this.lease, (found) => this.rerun?.passedStep(found)));
+  }
+
+  /** What a handler that runs again writes is compared; undefined in a first run. */
+  get rerun(): Rerun | undefined {
+    const { resumed, attemptIndex } = this.lease.claim;
+    if (!resumed && attemptIndex === 0) return undefined;
+    return (this.#madeRerun ??= new Rerun(this.port, this.lease, () => this.book.stored()));
   }
 
   get waits(): Waits {
@@ -78,6 +91,10 @@ export class Run {
   get signals(): Signals {
     const parts = [this.port, this.lease, this.book, this.waits, this.handOver] as const;
     return (this.#madeSignals ??= new Signals(...parts));
+  }
+
+  get messages(): Messages {
+    return (this.#madeMessages ??= new Messages(this));
   }
 
   get handOver(): HandOver {
@@ -106,6 +123,15 @@ export class Run {
     return flowScope(this.port, this.lease, during);
   }
 
+  get parent(): ParentScope {
+    return (this.#madeParent ??= parentScope({
+      port: this.port,
+      lease: this.lease,
+      currentTry: () => currentTry(this.lease.signal),
+      isInTransaction: () => this.isInTransaction(),
+    }));
+  }
+
   get stream(): OutputStream {
     return (this.#madeStream ??= outputStream(this.#streamRun(), this.#kinds));
   }
@@ -116,7 +142,7 @@ export class Run {
 
   #streamRun(): StreamRun {
     if (this.#madeWriter === undefined) {
-      this.#madeWriter = new StreamWriter(this.port, this.lease);
+      this.#madeWriter = new StreamWriter(this.port, this.lease, this.rerun);
       if (this.#isOutputClosed) this.#madeWriter.close();
     }
     return {

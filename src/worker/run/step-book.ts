@@ -6,6 +6,7 @@ import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { NewStep, RecordOutcome, StepRecord } from '../../contract/steps.ts';
+import type { ParentChange } from '../../contract/streams.ts';
 import type { SqlExecutor } from '../../contract/transactions.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
@@ -16,13 +17,16 @@ export type StepUse = 'step' | 'sleep' | 'wait' | 'spawn';
 export class StepBook {
   readonly #port: WorkerPort;
   readonly #lease: HeldLease;
+  readonly #onFound: (stored: StepRecord) => void;
   readonly #used = new Map<string, StepUse>();
   #readAt = 0;
   #stored: Promise<Map<string, StepRecord>> | undefined;
 
-  constructor(port: WorkerPort, lease: HeldLease) {
+  /** `onFound` is called with what is found, in the order in which the handler asks. */
+  constructor(port: WorkerPort, lease: HeldLease, onFound: (stored: StepRecord) => void) {
     this.#port = port;
     this.#lease = lease;
+    this.#onFound = onFound;
   }
 
   /** Reserves a name for this run. A pair of name and key stands for one thing, so it may be used once. */
@@ -41,15 +45,28 @@ export class StepBook {
     this.#stored ??= this.#read();
     const stored = (await this.#stored).get(pairOf(kind, name, key));
     if (stored === undefined) return undefined;
-    if (stored.kind === kind) return { ...stored, dueInMs: this.#leftOf(stored.dueInMs) };
+    if (stored.kind === kind) {
+      this.#onFound(stored);
+      return { ...stored, dueInMs: this.#leftOf(stored.dueInMs) };
+    }
     throw this.#misused(
       `"${name}" was stored as a ${stored.kind} by an earlier run and is now used as a ${kind}; give the new one another name`,
     );
   }
 
-  /** Stores a step; returns what is stored. */
-  async record(step: NewStep): Promise<StepRecord> {
-    const record = () => this.#port.recordStep(this.#lease.claim, step);
+  /** All that was stored before this run. */
+  async stored(): Promise<StepRecord[]> {
+    this.#stored ??= this.#read();
+    return [...(await this.#stored).values()];
+  }
+
+  /** Stores a step, and with it changes of the parent's document; returns what is stored. */
+  async record(step: NewStep, forParent: readonly ParentChange[] = []): Promise<StepRecord> {
+    const { claim } = this.#lease;
+    const record = () =>
+      forParent.length === 0
+        ? this.#port.recordStep(claim, step)
+        : this.#port.recordForParent(claim, step, forParent);
     try {
       return this.#accepted(await insist(this.#lease, record)).step;
     } catch (error) {

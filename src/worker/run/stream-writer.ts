@@ -12,6 +12,7 @@ import type { BestEffortOptions } from '../../contract/streams.ts';
 import type { EncodedFrame } from '../../model/frames.ts';
 import { insist } from './insist.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
+import type { Rerun, RunPlace } from './rerun.ts';
 import { TaskAborted } from '../task.ts';
 
 /** Frames written within this time are sent together. */
@@ -32,6 +33,8 @@ export interface WrittenFrame {
 }
 
 interface Entry extends WrittenFrame {
+  /** How far a handler that runs again had come. */
+  place: RunPlace | undefined;
   /** Set for a write that waits for room. */
   resolve?: () => void;
   reject?: (error: unknown) => void;
@@ -76,6 +79,8 @@ interface Failing {
 export class StreamWriter {
   readonly #port: WorkerPort;
   readonly #lease: HeldLease;
+  /** Of a run that is not the first. */
+  readonly #rerun: Rerun | undefined;
   readonly #ended = new AbortController();
   #queue: Entry[] = [];
   #queuedBytes = 0;
@@ -92,9 +97,10 @@ export class StreamWriter {
   #hurry: (() => void) | undefined;
   #broken: { error: unknown } | undefined;
 
-  constructor(port: WorkerPort, lease: HeldLease) {
+  constructor(port: WorkerPort, lease: HeldLease, rerun: Rerun | undefined) {
     this.#port = port;
     this.#lease = lease;
+    this.#rerun = rerun;
     lease.signal.addEventListener('abort', () => this.#takeAway(), { once: true });
   }
 
@@ -118,7 +124,7 @@ export class StreamWriter {
       const sentence = 'Too much is waiting to be written to the stream: await the writes, or use pipe.';
       throw new EngineError('too_many', sentence, { field: 'frame' });
     }
-    const entry: Entry = { ...written };
+    const entry: Entry = { ...written, place: this.#rerun?.place };
     this.#queue.push(entry);
     this.#queuedBytes = bytes;
     this.#given += 1;
@@ -205,7 +211,7 @@ export class StreamWriter {
     while (this.#queue.length > 0) {
       await this.#due();
       const batch = this.#take();
-      if (batch.length > 0) await this.#send(batch);
+      if (batch.length > 0) await this.#sendNew(batch);
     }
     this.#sending = false;
   }
@@ -240,6 +246,23 @@ export class StreamWriter {
     this.#roomy = { frames: this.#roomy.frames - batch.length, bytes: this.#roomy.bytes - bytes };
     this.#makeRoom();
     return batch;
+  }
+
+  /** Sends what no earlier run has written; the rest is stored. */
+  async #sendNew(batch: readonly Entry[]): Promise<void> {
+    const rerun = this.#rerun;
+    if (rerun === undefined) return this.#send(batch);
+    const fresh: Entry[] = [];
+    try {
+      for (const entry of batch) {
+        const frame = await rerun.sift(entry.frame, entry.place!);
+        if (frame !== undefined) fresh.push({ ...entry, frame });
+      }
+    } catch (error) {
+      return this.#break(error);
+    }
+    if (fresh.length > 0) await this.#send(fresh);
+    this.#settle(batch.length - fresh.length);
   }
 
   async #send(batch: readonly Entry[]): Promise<void> {

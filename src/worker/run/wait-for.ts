@@ -82,20 +82,26 @@ export class Signals {
     key: string,
     options: WaitForOptions<Payload> = {},
   ): Promise<WaitResult<Payload>> {
-    return this.#explaining(`waitFor('${name}')`, async () => {
+    return this.explaining(`waitFor('${name}')`, async () => {
       const wait = signalWaitOf(name, key, options);
-      this.#book.take('wait', name, key);
-      const askedAt = performance.now();
-      return this.#handOver.take(stepOutcomeId(name, key), async (asked) => {
-        const past = await this.#waits.busyWith(async () => {
-          const stored = await this.#book.find('wait', name, key);
-          if (stored?.end === undefined || stored.end === null) await asked.begin();
-          else asked.endedAtMs = stored.end.endedAtMs;
-          return stored?.end ?? null;
-        });
-        const outcome = past ?? (await this.#waits.signals(wait, askedAt));
-        return this.#waits.busyWith(() => resultOf(outcome, codeOf(options.schema)));
+      return this.ended(wait, (outcome) => resultOf(outcome, codeOf(options.schema)));
+    });
+  }
+
+  /** What a wait returns, made of how it ended, when it is its turn. */
+  async ended<Result>(wait: SignalWait, toResult: (end: WaitEnd) => Promise<Result>): Promise<Result> {
+    const { name, key } = wait.request;
+    this.#book.take('wait', name, key);
+    const askedAt = performance.now();
+    return this.#handOver.take(stepOutcomeId(name, key), async (asked) => {
+      const past = await this.#waits.busyWith(async () => {
+        const stored = await this.#book.find('wait', name, key);
+        if (stored?.end === undefined || stored.end === null) await asked.begin();
+        else asked.endedAtMs = stored.end.endedAtMs;
+        return stored?.end ?? null;
       });
+      const outcome = past ?? (await this.#waits.signals(wait, askedAt));
+      return this.#waits.busyWith(() => toResult(outcome));
     });
   }
 
@@ -123,7 +129,7 @@ export class Signals {
     name: string,
     options: WaitpointOptions<Payload> = {},
   ): Promise<Waitpoint<Payload>> {
-    return this.#explaining(`createWaitpoint('${name}')`, async () => {
+    return this.explaining(`createWaitpoint('${name}')`, async () => {
       const request = waitpointOf(name, options);
       const create = async (): Promise<Waitpoint<Payload>> => {
         await this.#handOver.saved();
@@ -143,7 +149,7 @@ export class Signals {
   }
 
   /** Adds the execution and the call to an error of the engine. */
-  async #explaining<Value>(call: string, work: () => Promise<Value>): Promise<Value> {
+  async explaining<Value>(call: string, work: () => Promise<Value>): Promise<Value> {
     const subject = subjectOf(this.#lease.claim);
     try {
       return await work();

@@ -1,5 +1,5 @@
 /**
- * Processes that work on one flow, to be killed at a chosen statement: started, read from, and gone by the end of the
+ * Processes that work on one flow or one family, to be killed at a chosen statement: started, read from, and gone by the end of the
  * test whatever happens.
  */
 import { spawn } from 'node:child_process';
@@ -12,7 +12,9 @@ const FIXTURE = fileURLToPath(new URL('../fixtures/flow-process.mjs', import.met
 
 export interface FlowProcessOptions {
   url: string;
-  flowId: string;
+  flowId?: string;
+  /** How many to spawn, before their parent is ended and they with it. */
+  children?: number;
   /** Prefix of the members' kinds; the rest is the member's name. */
   kind?: string;
   leaseMs?: number;

@@ -76,7 +76,8 @@ test(
     );
     const paused = await runDoomed(engine, childKind);
     const statements = paused.process.statements();
-    expect(statements.filter((text) => text.includes('ff_spawn('))).toHaveLength(CHILDREN.length);
+    // The first marks the parent.
+    expect(statements.filter((text) => text.includes('ff_spawn('))).toHaveLength(CHILDREN.length + 1);
     expect(statements.at(-1)).toContain('ff_pause(');
 
     const killed = [paused];

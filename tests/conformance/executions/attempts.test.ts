@@ -60,7 +60,7 @@ describe('attempts', () => {
     await bench.port.fireTimers();
     await bench.claimOne(kind, { workerInstanceId: 'worker-2' });
     expect((await bench.engine.executions.listAttempts(claim.executionId)).attempts).toEqual([
-      { ...paused[0], workerInstanceId: 'worker-2', leaseEpoch: 2 },
+      { ...paused[0], workerInstanceId: 'worker-2', leaseEpoch: 2, leases: expect.any(Array) as unknown },
     ]);
   });
 

@@ -147,7 +147,7 @@ describe('at its deadline an execution ends as expired', () => {
   it('when it waits for children, and a child that finishes later wakes nothing', async () => {
     const parent = await bench.running({ policy: BY_DEADLINE });
     const kind = newKind();
-    const spawned = await bench.port.spawn(parent, [{ kind }]);
+    const spawned = await bench.port.spawn(parent, [{ kind, detached: true }]);
     const executionIds = spawned.outcome === 'spawned' ? spawned.children.map((c) => c.executionId) : [];
     await bench.port.pause(parent, { children: { executionIds, needed: 1 } });
     await pass(DEADLINE_MS);

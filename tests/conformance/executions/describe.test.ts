@@ -184,6 +184,57 @@ describe('the timeline of a description', () => {
   });
 });
 
+describe('the leases of an attempt', () => {
+  const leasesOf = async (id: ExecutionId) =>
+    (await bench.engine.executions.listAttempts(id)).attempts.toReversed().map(({ leases }) => leases);
+
+  it('have their owner, their times and how often they were renewed', async () => {
+    const first = await bench.running(RETRYING);
+    const { executionId, kind } = first;
+    await bench.database.moveClock(1_000);
+    await bench.port.renew([first], 30_000);
+    await bench.port.renew([first], 30_000);
+    await bench.port.pause(first, { wakeInMs: 1_000 });
+    await bench.database.moveClock(1_000);
+    await bench.port.fireTimers();
+    const second = await bench.claimOne(kind, { workerInstanceId: 'worker-2' });
+    await bench.port.renew([second], 30_000);
+    const [running] = await leasesOf(executionId);
+    expect(running).toMatchObject([
+      { leaseEpoch: first.leaseEpoch, workerInstanceId: 'worker-1', renewals: 2 },
+      { leaseEpoch: second.leaseEpoch, workerInstanceId: 'worker-2', renewals: 1, toMs: null },
+    ]);
+    expect(running![0]!.toMs! - running![0]!.fromMs).toBeGreaterThanOrEqual(1_000);
+    expect(running![1]!.fromMs).toBeGreaterThanOrEqual(running![0]!.toMs! + 1_000);
+    const third = await failed(second, { message: 'no' });
+    await bench.port.complete(third);
+    const { endedAtMs } = await bench.snapshot(executionId);
+    expect(await leasesOf(executionId)).toMatchObject([
+      [{ renewals: 2 }, { workerInstanceId: 'worker-2', renewals: 1, toMs: expect.any(Number) as number }],
+      [{ leaseEpoch: third.leaseEpoch, workerInstanceId: 'worker-1', renewals: 0, toMs: endedAtMs }],
+    ]);
+    const { timeline } = await inside(executionId, 'timeline');
+    expect(timeline.items.map((item) => (item.what === 'attempts' ? item.leases.length : 0))).toEqual([
+      0, 2, 1, 0,
+    ]);
+  });
+
+  it('are the last ones of an attempt that paused often, and none is added by a cancel meanwhile', async () => {
+    let claim = await bench.running();
+    for (let pause = 0; pause < 20; pause += 1) {
+      await bench.port.release(claim);
+      claim = await bench.claimOne(claim.kind);
+    }
+    await bench.port.pause(claim, { wakeInMs: 60_000 });
+    const [paused] = await leasesOf(claim.executionId);
+    expect(paused!.map(({ leaseEpoch }) => leaseEpoch)).toEqual(
+      Array.from({ length: 16 }, (_, place) => claim.leaseEpoch - 15 + place),
+    );
+    await bench.engine.executions.cancel([claim.executionId], { reason: 'no longer needed' });
+    expect(await leasesOf(claim.executionId)).toEqual([paused]);
+  });
+});
+
 describe('the detail of a failure', () => {
   it('is kept for each attempt, over retries and pauses', async () => {
     const first = await bench.running(RETRYING);

@@ -130,6 +130,7 @@ describe('a finished execution', () => {
     const last = await bench.claimOne(kind);
     await bench.port.reportProgress(last, { percent: 5 });
     await bench.port.complete(last);
+    await bench.port.fireTimers();
     await bench.database.query(
       `INSERT INTO ff_setback SELECT 'due-timers', execution_id, partition_key, 1, 0, 'X' FROM ff_execution
        WHERE execution_id = $1`,
@@ -141,6 +142,7 @@ describe('a finished execution', () => {
       'ff_child_wait',
       'ff_event',
       'ff_execution',
+      'ff_generation',
       'ff_idempotency',
       'ff_progress',
       'ff_setback',

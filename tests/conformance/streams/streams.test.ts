@@ -36,7 +36,9 @@ function spoken(item: StreamItem): string {
     case 'gap':
       return `gap ${item.missed}`;
     case 'restarted':
-      return `restarted ${item.finishedSteps.map(({ name }) => name).join(' ')}`.trim();
+      return `restarted ${item.stream} from ${item.from}`;
+    case 'resumed':
+      return `resumed ${item.finishedSteps.map(({ name }) => name).join(' ')}`.trim();
     case 'paused':
     case 'closed':
       return `${item.type} ${item.reason}`;
@@ -226,7 +228,7 @@ describe('a tail', () => {
       'in draft',
       'in review',
       'paused waiting_for_approval',
-      'restarted draft',
+      'resumed draft',
       'in review again',
       'closed attempt_success',
     ]);

@@ -20,7 +20,7 @@ async function keptBy(items: AsyncIterable<StreamItem>): Promise<string[]> {
   let kept: { item: StreamItem & { type: 'frame' }; isFinal: boolean }[] = [];
   for await (const item of items) {
     if (item.type === 'frame') kept.push({ item, isFinal: false });
-    if (item.type !== 'superseded' && item.type !== 'restarted') continue;
+    if (item.type !== 'superseded' && item.type !== 'resumed') continue;
     const finished = new Set(item.finishedSteps.map(({ name, key }) => `${name}/${key}`));
     const isFinished = ({ frame }: { frame: { step: { name: string; key: string } | null } }): boolean =>
       frame.step !== null && finished.has(`${frame.step.name}/${frame.step.key}`);

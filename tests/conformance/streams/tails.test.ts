@@ -95,7 +95,7 @@ describe('a new lease of an attempt', () => {
       await bench.engine.waitpoints.approve(claim.executionId, door, { by: 'ann' });
       claim = await bench.claimOne(kind);
       expect(await next()).toMatchObject({
-        type: 'restarted',
+        type: 'resumed',
         leaseEpoch: claim.leaseEpoch,
         finishedSteps: [{ name: 'draft' }],
       });

@@ -153,6 +153,7 @@ describe('the transition table', () => {
         retry_step: row.retryStep,
         reclaim_step: row.reclaimStep,
         replay_step: row.replayStep,
+        run_step: row.runStep,
       };
     });
     expect(rows).toEqual(model.toSorted((a, b) => (a.transition < b.transition ? -1 : 1)));

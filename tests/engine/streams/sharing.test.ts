@@ -107,7 +107,7 @@ async function lookNow(): Promise<void> {
   ]);
 }
 
-const isAbout = ({ type }: StreamItem): boolean => type === 'restarted' || type === 'superseded';
+const isAbout = ({ type }: StreamItem): boolean => type === 'resumed' || type === 'superseded';
 
 describe('many tails of an execution', () => {
   const MANY = 500;
@@ -125,7 +125,7 @@ describe('many tails of an execution', () => {
     await allTold('frame');
     expect(askedForSteps()).toBe(0);
     const second = await restart(first, kind);
-    await allTold('restarted');
+    await allTold('resumed');
     expect(askedForSteps()).toBe(1);
     const third = await retry(second, kind);
     await allTold('superseded');
@@ -134,7 +134,7 @@ describe('many tails of an execution', () => {
     const finishedSteps = [{ name: 'draft', key: '' }];
     for (const own of await tails)
       expect(own.filter(isAbout)).toMatchObject([
-        { type: 'restarted', leaseEpoch: second.leaseEpoch, finishedSteps },
+        { type: 'resumed', leaseEpoch: second.leaseEpoch, finishedSteps },
         { type: 'superseded', by: 1, finishedSteps },
       ]);
   });
@@ -202,7 +202,7 @@ describe('a database that is unavailable for a while', () => {
     const undisturbed = await follow(bench.engine.streams.tail(first.executionId, request));
     expect(await told).toEqual(undisturbed);
     expect(undisturbed.filter(isAbout)).toMatchObject([
-      { type: 'restarted', finishedSteps: [{ name: 'draft' }] },
+      { type: 'resumed', finishedSteps: [{ name: 'draft' }] },
       { type: 'superseded', finishedSteps: [{ name: 'draft' }] },
     ]);
   });

@@ -49,6 +49,8 @@ interface Board {
   answers: Answer[];
   /** Which children each execution was to spawn, committed or not. */
   children: Map<string, string[]>;
+  /** Everything that was to spawn some, most recent last. */
+  parents: Set<string>;
   /** Everything that was submitted or spawned, ended or not. */
   known: Set<string>;
   ended: Set<string>;
@@ -82,6 +84,7 @@ const WEIGHTS = {
   create: 1,
   suspend: 5,
   deliver: 8,
+  settleFamilies: 3,
 };
 const WEIGHTED = (Object.keys(WEIGHTS) as (keyof typeof WEIGHTS)[]).flatMap((name) =>
   Array.from({ length: WEIGHTS[name] }, () => name),
@@ -125,6 +128,8 @@ function spawning(board: Board, pick: Pick): Call | null {
   if (parent === undefined || board.open.size >= 2 * WANTED_OPEN) return null;
   const ids = Array.from({ length: 1 + pick(3) }, () => randomUUID());
   board.children.set(parent.id, [...(board.children.get(parent.id) ?? []), ...ids]);
+  board.parents.delete(parent.id);
+  board.parents.add(parent.id);
   return arena.calls.spawn(parent, { ids, routes: [ROUTE], policy: POLICY });
 }
 
@@ -182,6 +187,8 @@ function nextCall(board: Board, pick: Pick, worker: string): Call | null {
   if (name === 'submit') return submission(board, pick);
   if (name === 'claim') return arena.calls.claim(board.routeId, 1 + pick(BATCH), worker);
   if (name === 'spawn') return spawning(board, pick);
+  if (name === 'settleFamilies')
+    return arena.calls.settleFamilies([...board.parents].slice(-BATCH), 1 + pick(2));
   if (name === 'pause') return pausing(board, pick);
   if (name === 'suspend') return suspending(board, pick);
   if (name === 'deliver') return signalling(board, pick);
@@ -278,6 +285,22 @@ async function drain(board: Board): Promise<number> {
   return board.open.size;
 }
 
+/** Does the work on families until none is left; returns children that are then not as their parent is. */
+async function familiesAtRest(board: Board): Promise<unknown[]> {
+  const { calls, through } = arena;
+  for (;;) {
+    const left = await through(`SELECT DISTINCT execution_id AS id FROM ff_timer WHERE kind = 'family'`);
+    if (left.rows.length === 0) break;
+    note(board, await ask(through, calls.settleFamilies(left.rows.map(({ id }) => id as string))));
+  }
+  const wrong = await through(
+    `SELECT c.execution_id, p.lifecycle_phase FROM ff_execution c JOIN ff_execution p ON p.execution_id = c.parent_id
+     WHERE CASE WHEN p.lifecycle_phase = 'terminal' OR NOT ff_is_kept_child(p.execution_id, c.spawn_place, c.created_at_ms)
+       THEN c.lifecycle_phase <> 'terminal' ELSE ff_ended_with_parent(c.execution_id) END`,
+  );
+  return wrong.rows;
+}
+
 it(
   'a mix of everything leaves no contradiction, no broken promise and nothing stuck',
   async () => {
@@ -287,6 +310,7 @@ it(
       leases: new Map(),
       answers: [],
       children: new Map(),
+      parents: new Set(),
       known: new Set(),
       ended: new Set(),
       waiting: new Set(),
@@ -337,10 +361,11 @@ it(
     ]) {
       expect(words, 'what the mix came by').toContain(word);
     }
-    for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease']) {
+    for (const word of ['lapsed', 'fired', 'lease_expired', 'not_active', 'stale_lease', 'marked', 'done']) {
       expect(words, 'what the mix came by').toContain(word);
     }
 
+    expect(await familiesAtRest(board)).toEqual([]);
     expect(await drain(board)).toBe(0);
     expect(await violationsOf(arena.through, null)).toEqual([]);
     expect(await unkeptAnswers(arena.through, board.answers, 0)).toEqual([]);

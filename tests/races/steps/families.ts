@@ -22,6 +22,8 @@ export function family(count: number): (arena: Arena) => Promise<Family> {
     const parent = scene.leases[0]!;
     const ids = Array.from({ length: count }, () => randomUUID()).toSorted();
     const call = arena.calls.spawn(parent, { ids, routes: [{ lane: 'default', kind: randomUUID() }] });
+    // The first marks the parent.
+    await arena.through(call.sql, call.params);
     const spawned = await arena.through(call.sql, call.params);
     const route = { ...scene, ids, routeId: Number(spawned.rows[0]?.route_id) };
     const children = await claimAll(arena, route, 'w-2');

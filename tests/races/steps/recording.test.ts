@@ -229,7 +229,10 @@ describe('spawning', () => {
 
   async function given(): Promise<Spawning> {
     const scene = await leased(1)(arena);
-    return { ...scene, childId: randomUUID(), route: { lane: 'default', kind: randomUUID() } };
+    const spawning = { ...scene, childId: randomUUID(), route: { lane: 'default', kind: randomUUID() } };
+    // The first marks the parent, and does nothing else.
+    expect(await ask(arena.through, spawn(spawning))).toMatchObject([{ word: 'marked' }]);
+    return spawning;
   }
 
   /** The route is interned before, so that sessions compete only for the child itself. */

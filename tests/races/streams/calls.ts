@@ -21,6 +21,8 @@ export interface FramesTo {
 
 export interface StreamCalls {
   append(lease: Lease, request?: FramesTo): Call;
+  /** Records a step of a child, which adds one to `done` in the document of its parent. */
+  recordForParent(child: Lease, name: string): Call;
 }
 
 /** `partition` is that of every execution of a race. */
@@ -49,6 +51,13 @@ export function streamCallsOf(call: Caller, partition: number): StreamCalls {
         sql: `${made.sql.replace('SELECT * FROM ', `SELECT ${columns} FROM `)} f`,
         params: made.params,
       };
+    },
+    recordForParent({ id, attempt, epoch }, name) {
+      const args = `$1, ${partition}::smallint, $2, $3, $4, '', 'null', NULL, $5, ${MAX_DOCUMENT}`;
+      const changes = JSON.stringify([{ path: ['done'], by: 1 }]);
+      const made = call('recordForParent', args, [id, attempt, epoch, name, changes]);
+      const columns = '$1::uuid AS execution_id, f.outcome, f.repeated, f.lease_epoch, f.value';
+      return { ...made, sql: `${made.sql.replace('SELECT * FROM ', `SELECT ${columns} FROM `)} f` };
     },
   };
 }

@@ -61,4 +61,22 @@ BEGIN
   RETURN QUERY SELECT 'appended', p_epoch, s.last_append_ts_ms, s.last_seq + 1;
 END $$`;
 
-export const NAIVE_STREAMS = [APPEND_BY_CLOCK, APPEND_BY_SEQUENCE, APPEND_BY_READ];
+/** Counts on from what it read before it had any lock, and does not ask whether the parent has ended. */
+const RECORD_BY_READ = `
+CREATE FUNCTION naive_record_for_parent(
+  p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_name text, p_key text, p_value jsonb, p_duration integer,
+  p_changes jsonb, p_max_document integer
+) RETURNS TABLE (outcome text, repeated boolean, lease_epoch bigint, value jsonb) LANGUAGE plpgsql ${SETTINGS} AS $$
+#variable_conflict use_column
+DECLARE
+  v_parent uuid := (SELECT parent_id FROM ff_execution WHERE execution_id = p_id);
+  v_done integer := (SELECT (document_json ->> 'done')::integer FROM ff_stream_summary WHERE execution_id = v_parent AND attempt_index = 0);
+BEGIN
+  RETURN QUERY SELECT r.outcome, r.repeated, r.lease_epoch, r.value FROM ff_record_steps(ARRAY[p_id], ARRAY[p_partition], ARRAY[p_attempt],
+    ARRAY[p_epoch], '{step}', ARRAY[p_name], ARRAY[p_key], '{NULL}', ARRAY[p_value]) r;
+  INSERT INTO ff_stream_summary AS y (execution_id, partition_key, attempt_index, document_json, version, first_applied_ms, last_updated_ms)
+  VALUES (v_parent, p_partition, 0, jsonb_build_object('done', coalesce(v_done, 0) + 1), 1, 0, 0)
+  ON CONFLICT (execution_id, attempt_index) DO UPDATE SET document_json = EXCLUDED.document_json, version = y.version + 1;
+END $$`;
+
+export const NAIVE_STREAMS = [APPEND_BY_CLOCK, APPEND_BY_SEQUENCE, APPEND_BY_READ, RECORD_BY_READ];

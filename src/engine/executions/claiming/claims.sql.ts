@@ -221,7 +221,8 @@ export function readClaims(
            CASE WHEN e.attempt_paused THEN 'attempt_interrupted' ELSE 'running_attempt' END AS attempt_state,
            coalesce((SELECT h.outcome = 'interrupted' FROM s.ff_attempt_history h WHERE h.execution_id = e.execution_id
              AND h.partition_key = e.partition_key AND h.attempt_index = e.attempt_index - 1), false) AS reclaimed,
-           CASE WHEN e.flow_id IS NULL THEN e.payload ELSE s.ff_input(e.execution_id, e.payload) END AS payload
+           CASE WHEN e.flow_id IS NULL THEN s.ff_payload_of(e.payload, e.execution_id)
+             ELSE s.ff_input(e.execution_id, s.ff_payload_of(e.payload, e.execution_id)) END AS payload
          FROM s.ff_grant g CROSS JOIN LATERAL unnest(g.execution_ids) i(id)
          JOIN s.ff_execution e ON e.execution_id = i.id AND e.claim_no = g.claim_no
          WHERE g.claim_id = ANY ($1::uuid[]) AND s.ff_lease_id(e.execution_id, e.lease_epoch) <> ALL ($2::uuid[])

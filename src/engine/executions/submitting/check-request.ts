@@ -4,18 +4,26 @@
  */
 import { EngineError } from '../../../contract/errors.ts';
 import type { SubmitRequest } from '../../../contract/executions.ts';
-import { parseExecutionId, partitionOfKey, type ParsedExecutionId } from '../../../contract/ids.ts';
+import {
+  KEY_MARK,
+  parseExecutionId,
+  partitionOfIdempotencyKey,
+  partitionOfKey,
+  type ParsedExecutionId,
+} from '../../../contract/ids.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import type { ExecutionPolicy } from '../../../contract/policy.ts';
-import { list, MAX_UNIT_BYTES, parsed, string, whole } from '../../../contract/shape/kinds.ts';
+import { choice, list, MAX_UNIT_BYTES, parsed, string, whole } from '../../../contract/shape/kinds.ts';
 import { duration, msOf } from '../../../contract/shape/duration.ts';
-import { shape } from '../../../contract/shape/shape.ts';
+import { fault, refuse, shape } from '../../../contract/shape/shape.ts';
+import type { ChildRequest } from '../../../contract/steps.ts';
 import { normaliseCapabilities } from '../../../model/capabilities.ts';
 import { encodeJson } from '../../../model/json.ts';
 import { capabilityList, kindName, laneName, namespaceName, tagMap, tagsJson } from '../../kit/kinds.ts';
+import { executionKey } from '../keys.ts';
 import { idempotencyOf } from './idempotency.ts';
 import { newMint } from './mint.ts';
-import { encodePolicy, executionPolicy, optionalMs } from './policy.ts';
+import { detachedPolicy, encodePolicy, executionPolicy, optionalMs } from './policy.ts';
 import type { CheckedRequest } from './submit-call.ts';
 
 const submitRequest = shape<SubmitRequest>({
@@ -29,7 +37,11 @@ const submitRequest = shape<SubmitRequest>({
   policy: executionPolicy.optional(),
   delay: duration(LIMITS.delayMs).optional(),
   executionId: parsed.optional(),
-  idempotencyKey: string(LIMITS.idempotencyKeyBytes).optional(),
+  idempotencyKey: string(LIMITS.idempotencyKeyBytes)
+    .and((text) => (text.includes(KEY_MARK) ? fault('must not contain the character \\u0001') : undefined))
+    .optional(),
+  key: executionKey.optional(),
+  ifExists: choice(['attach', 'refuse', 'replace']).optional(),
 });
 const submitRequests = list(parsed, LIMITS.submitBatch);
 
@@ -69,6 +81,31 @@ export function checkRequests(
     entries.push(checkNth(requests[index]!, index, mint, defaultPolicy));
   checkBytes(entries);
   return entries;
+}
+
+/** Whether a child ends with its parent is a part of its policy. */
+export function checkChildRequests(
+  requests: readonly ChildRequest[],
+  defaultPolicy: DefaultPolicy,
+  mint: () => ParsedExecutionId,
+): CheckedRequest[] {
+  submitRequests.check(requests, 'requests');
+  const detached = requests.map((request, index) => {
+    const { detached: given } = (request ?? {}) as Partial<ChildRequest>;
+    if (given !== undefined && typeof given !== 'boolean')
+      refuse(`requests[${index}].detached`, 'must be true or false');
+    return given === true;
+  });
+  const entries = checkRequests(requests.map(asSubmitted), defaultPolicy, mint);
+  return entries.map((entry, index) =>
+    detached[index]! ? { ...entry, policy: detachedPolicy(entry.policy) } : entry,
+  );
+}
+
+function asSubmitted(request: ChildRequest): SubmitRequest {
+  if (typeof request !== 'object' || request === null) return request;
+  const { detached: _, ...submitted } = request;
+  return submitted;
 }
 
 /** Which request it is matters for an error only: then it is checked once more, under its name. */
@@ -115,9 +152,10 @@ function checkRequest(
     request.idempotencyKey === undefined
       ? null
       : idempotencyOf(request, payload, fields.request, defaultPolicy.policy.dedupWindow);
+  const own = request.key === undefined && request.ifExists === undefined ? null : ownKeyOf(request, fields);
   return {
     uuid: id.uuid,
-    partition: idempotency === null ? id.partition : partitionOfKey(namespace, idempotency.key),
+    partition: placeOf(namespace, own, idempotency) ?? id.partition,
     minted,
     namespace,
     priority: request.priority ?? 0,
@@ -130,7 +168,27 @@ function checkRequest(
     capabilities: capabilities === undefined ? NO_CAPABILITIES : normaliseCapabilities(capabilities),
     deadlineMs: optionalMs(policy?.deadline ?? defaultPolicy.policy.deadline),
     idempotency,
+    own,
   };
+}
+
+function ownKeyOf(
+  { key, ifExists = 'attach', executionId }: SubmitRequest,
+  { request }: Fields,
+): CheckedRequest['own'] {
+  if (key === undefined) refuse(`${request}.ifExists`, 'needs a key');
+  if (executionId !== undefined) refuse(`${request}.key`, 'cannot be given together with executionId');
+  return { key, ifExists };
+}
+
+/** Where keys place an execution; undefined when it has none. */
+function placeOf(
+  namespace: string,
+  own: CheckedRequest['own'],
+  idempotency: CheckedRequest['idempotency'],
+): number | undefined {
+  if (own !== null) return partitionOfKey(namespace, own.key);
+  return idempotency === null ? undefined : partitionOfIdempotencyKey(namespace, idempotency.key);
 }
 
 function checkBytes(entries: readonly CheckedRequest[]): void {

@@ -54,8 +54,7 @@ export class HeldSubmits {
     // Perhaps only one of the submits in the shared statement was held: the others must not wait for it.
     if (answer === 'held') answer = await this.#apart.add(entry);
     for (let tries = 1; answer === 'held'; tries += 1) {
-      if (performance.now() >= until)
-        throw heldError(entry.idempotency === null ? 'request.executionId' : 'request.idempotencyKey');
+      if (performance.now() >= until) throw heldError(heldField(entry));
       await delay(spread(AGAIN_MS, tries, Math.random()));
       answer = await this.#apart.add(entry);
     }
@@ -71,7 +70,14 @@ export function allHeld({ rows }: SubmitCall): SubmitAnswer[] {
     routeId: 0,
     dueInMs: null,
     existingId: null,
+    workerInstanceId: null,
   }));
+}
+
+/** Which of the two keys it is that another transaction uses is unknown. */
+function heldField({ own, idempotency }: CheckedRequest): string {
+  if (own !== null) return 'request.key';
+  return idempotency === null ? 'request.executionId' : 'request.idempotencyKey';
 }
 
 export function heldError(field: string, cause?: unknown): EngineError {

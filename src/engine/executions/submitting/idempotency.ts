@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import type { SubmitRequest } from '../../../contract/executions.ts';
 import { TRACE_TAGS } from '../../../contract/trace-context.ts';
 import { msOf, type Duration } from '../../../contract/shape/duration.ts';
+import { KEY_MARK } from '../../../contract/ids.ts';
 import { refuse } from '../../../contract/shape/shape.ts';
 import type { Idempotency } from './submit-call.ts';
 
@@ -33,7 +34,8 @@ export function idempotencyOf(
     tags: Object.fromEntries(own),
   };
   return {
-    key: idempotencyKey,
+    // Beside a key it is meant under that: neither contains the mark.
+    key: request.key === undefined ? idempotencyKey : `${request.key}${KEY_MARK}${idempotencyKey}`,
     bodyHash: createHash('sha256').update(canonicalJson(body)).digest('hex'),
     windowMs: msOf(policy?.dedupWindow ?? defaultWindow),
   };

@@ -23,6 +23,8 @@ interface StoredPolicy {
   dedup_window_ms?: number;
   retention_ms?: number;
   events?: 'all';
+  /** Of a child that does not end with its parent. */
+  detached?: true;
   redact?: Redaction;
 }
 
@@ -51,6 +53,11 @@ export const executionPolicy: Kind<ExecutionPolicy> = refusedAs(
 /** A checked policy as the JSON string to store; what it leaves out is taken from `others`. */
 export function encodePolicy(policy: ExecutionPolicy, others: ExecutionPolicy = {}): string {
   return JSON.stringify(storedPolicy({ ...others, ...present(policy) }));
+}
+
+/** The same policy, as stored, for a child that does not end with its parent. */
+export function detachedPolicy(stored: string): string {
+  return JSON.stringify({ ...(JSON.parse(stored) as StoredPolicy), detached: true } satisfies StoredPolicy);
 }
 
 function storedPolicy(policy: ExecutionPolicy): StoredPolicy {

@@ -9,7 +9,7 @@ import { choice, func } from '../../../contract/shape/kinds.ts';
 import { refuse, shape } from '../../../contract/shape/shape.ts';
 import type { SubmitOptions, SubmitRequest, SubmitResult } from '../../../contract/executions.ts';
 import type { LeaseRef } from '../../../contract/protocol.ts';
-import type { SpawnOutcome } from '../../../contract/steps.ts';
+import type { ChildRequest, SpawnOutcome } from '../../../contract/steps.ts';
 import { isLockTimeout, isUniqueViolation } from '../../database/database.ts';
 import type { LeaseKey } from '../executions.sql.ts';
 import {
@@ -26,7 +26,7 @@ import { insideOf } from '../../database/inside.ts';
 import { announce, type Answer } from '../../kit/announce.ts';
 import { Batch } from '../../kit/batch.ts';
 import type { EngineContext } from '../../kit/context.ts';
-import { checkOne, checkRequests, type DefaultPolicy } from './check-request.ts';
+import { checkChildRequests, checkOne, checkRequests, type DefaultPolicy } from './check-request.ts';
 import { allHeld, HeldSubmits, heldError, HELD_PATIENCE_MS, type Held } from './held-submits.ts';
 import { knowingRoutes } from './interning.ts';
 import { mintFor, newMint } from './mint.ts';
@@ -41,7 +41,7 @@ const submitOptions = shape<SubmitOptions>({
 const BATCH = {
   maxItems: 500,
   maxFlights: 3,
-  keyOf: identityOf,
+  keyOf: lineOf,
   sizeOf: (entry: CheckedRequest) => entry.payload?.length ?? 0,
   isItemFault: (error: unknown) => !isPassingTrouble(error),
 };
@@ -50,7 +50,7 @@ export interface Submits {
   one(request: SubmitRequest, options: SubmitOptions): Promise<SubmitResult>;
   many(requests: readonly SubmitRequest[], options: SubmitOptions): Promise<SubmitResult[]>;
   /** Submits children under the lease of their parent. */
-  spawn(lease: LeaseRef, requests: readonly SubmitRequest[]): Promise<SpawnOutcome>;
+  spawn(lease: LeaseRef, requests: readonly ChildRequest[]): Promise<SpawnOutcome>;
   /** Resolves when every call made so far has its answer. */
   settled(): Promise<void>;
 }
@@ -76,18 +76,21 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
     async one(request, options) {
       submitOptions.check(options, 'options');
       const entry = checkOne(request, defaultPolicy);
-      const isNamed = !entry.minted || entry.idempotency !== null;
+      const isNamed = !entry.minted || entry.idempotency !== null || entry.own !== null;
+      if (options.executor !== undefined) checkInside([entry]);
       if (options.executor === undefined) return (isNamed ? named : singles).add(entry);
       return (await submit(context, [entry], options))[0]!;
     },
     async many(requests, options) {
       submitOptions.check(options, 'options');
       const entries = checkRequests(requests, defaultPolicy, newMint());
+      checkOwnKeys(entries);
+      if (options.executor !== undefined) checkInside(entries);
       return entries.length === 0 ? [] : submit(context, entries, options);
     },
     async spawn(lease, requests) {
       const parent = leaseKey(lease, 'lease');
-      const entries = checkRequests(requests, defaultPolicy, mintFor(parent.partition));
+      const entries = checkChildRequests(requests, defaultPolicy, mintFor(parent.partition));
       checkChildren(entries, parent.partition);
       return entries.length === 0 ? { outcome: 'spawned', children: [] } : spawns.add({ parent, entries });
     },
@@ -101,10 +104,30 @@ export function createSubmits(context: EngineContext, defaultPolicy: DefaultPoli
 function checkChildren(entries: readonly CheckedRequest[], partition: number): void {
   entries.forEach((entry, index) => {
     if (entry.idempotency !== null) refuse('requests', 'cannot have idempotency keys');
+    if (entry.own !== null) refuse(`requests[${index}].key`, 'cannot be given to a child', 'key_not_here');
     if (entry.partition === partition) return;
     const what = `is not in partition ${partition}, where its parent is`;
     refuse(`requests[${index}].executionId`, what, 'invalid_id');
   });
+}
+
+/** A caller's transaction may last: meanwhile nobody could end or renew an execution that it has replaced. */
+function checkInside(entries: readonly CheckedRequest[]): void {
+  entries.forEach(({ own }, index) => {
+    if (own?.ifExists !== 'replace') return;
+    const request = entries.length === 1 ? 'request' : `requests[${index}]`;
+    refuse(`${request}.ifExists`, "cannot be replace inside the caller's transaction");
+  });
+}
+
+/** One call decides on a key once. */
+function checkOwnKeys(entries: readonly CheckedRequest[]): void {
+  const seen = new Set<string>();
+  for (const entry of entries) {
+    if (entry.own === null) continue;
+    if (seen.has(lineOf(entry))) refuse('requests', 'contain one key twice; submit them one after the other');
+    seen.add(lineOf(entry));
+  }
 }
 
 /** Children to be submitted for one parent. */
@@ -148,13 +171,23 @@ async function spawn(
 ): Promise<SpawnOutcome> {
   const first = firstOfEach(entries);
   const sent = first === undefined ? entries : [...first.values()];
-  const answers = await knowingRoutes(context, toCall(sent), (call) =>
-    spawnExecutions(context.database, parent, call),
-  );
+  const answers = await knowingRoutes(context, toCall(sent), (call) => spawnMarked(context, parent, call));
   const refused = answers.find((answer) => !['submitted', 'duplicate'].includes(answer.outcome));
   if (refused !== undefined) return toRefusal(refused);
   announce(context, toAnswers(answers, sent));
+  const ended = answers.filter((answer) => answer.endedWithParent).map(({ uuid }) => uuid);
+  if (ended.length > 0) await context.families.revive(parent, ended);
   return { outcome: 'spawned', children: toResults(entries, first, answers) as SubmitResult[] };
+}
+
+/** The first spawn of an execution's life marks it as a parent, and does nothing else. */
+async function spawnMarked(
+  { database }: EngineContext,
+  parent: LeaseKey,
+  call: SubmitCall,
+): Promise<SpawnAnswer[]> {
+  const answers = await spawnExecutions(database, parent, call);
+  return answers[0]?.outcome === 'marked' ? spawnExecutions(database, parent, call) : answers;
 }
 
 async function submit(
@@ -227,6 +260,11 @@ function identityOf({ idempotency, namespace, uuid }: CheckedRequest): string {
   return idempotency === null ? uuid : JSON.stringify([namespace, idempotency.key]);
 }
 
+/** Two requests with one key are decided one after the other. */
+function lineOf(entry: CheckedRequest): string {
+  return entry.own === null ? identityOf(entry) : JSON.stringify(['key', entry.namespace, entry.own.key]);
+}
+
 /**
  * Within one call the first request with an id or a key wins, as it would across two calls. Undefined when no two can be
  * the same, because all ids were minted for this call.
@@ -254,6 +292,14 @@ function keyReused(request: string, cause?: unknown): EngineError {
   return new EngineError('idempotency_key_reused', `${field} ${what}.`, { field, cause });
 }
 
+function keyOfAnother(request: string, cause?: unknown): EngineError {
+  const field = `${request}.key`;
+  return new EngineError('key_of_another_task', `${field} names an execution of another task.`, {
+    field,
+    cause,
+  });
+}
+
 /** The database reports the index of the request in the statement. */
 function withField(
   error: unknown,
@@ -262,20 +308,42 @@ function withField(
 ): unknown {
   if (!isEngineError(error)) return error;
   if (error.code === 'contention' && isLockTimeout(error)) return heldError('requests', error);
-  if (error.code !== 'idempotency_key_reused') return error;
+  if (error.code !== 'idempotency_key_reused' && error.code !== 'key_of_another_task') return error;
   const { detail } = (error.cause ?? {}) as { detail?: unknown };
   const index = entries.indexOf(sent[Number(detail) - 1]!);
-  return keyReused(entries.length === 1 ? 'request' : `requests[${Math.max(index, 0)}]`, error);
+  const request = entries.length === 1 ? 'request' : `requests[${Math.max(index, 0)}]`;
+  return error.code === 'idempotency_key_reused' ? keyReused(request, error) : keyOfAnother(request, error);
 }
 
 /** The database sets a timer for each deadline, but does not return it. */
-function toAnswers(answers: readonly Answer[], sent: readonly CheckedRequest[]): readonly Answer[] {
-  if (sent.every(({ deadlineMs }) => deadlineMs === undefined)) return answers;
+export function toAnswers(answers: readonly Submitted[], sent: readonly CheckedRequest[]): readonly Answer[] {
+  const cancelled = sent.some(({ own }) => own !== null) ? answers.flatMap(cancelledBy) : [];
+  if (sent.every(({ deadlineMs }) => deadlineMs === undefined)) return [...answers, ...cancelled];
   const deadlines = sent.flatMap(({ deadlineMs }) => deadlineMs ?? []);
-  return [...answers, ...deadlines.map((ms) => ({ outcome: 'submitted' as const, deadlineInMs: ms }))];
+  const due = deadlines.map((ms) => ({ outcome: 'submitted' as const, deadlineInMs: ms }));
+  return [...answers, ...cancelled, ...due];
 }
 
-type Submitted = Pick<SpawnAnswer, 'uuid' | 'outcome'> & Partial<Pick<SubmitAnswer, 'existingId'>>;
+function cancelledBy({ outcome, existingId, workerInstanceId }: Submitted): Answer[] {
+  if (outcome !== 'replaced') return [];
+  return [{ outcome: 'cancelled', uuid: existingId!, workerInstanceId: workerInstanceId ?? null }];
+}
+
+/** What the key decided, when it named an open execution. */
+function toKeyedResult(
+  { partition, uuid }: CheckedRequest,
+  outcome: string,
+  existing: string | null,
+): SubmitResult | undefined {
+  if (existing === null) return undefined;
+  const other = formatExecutionId(partition, existing);
+  if (outcome === 'attached' || outcome === 'refused') return { executionId: other, outcome };
+  if (outcome !== 'replaced') return undefined;
+  return { executionId: formatExecutionId(partition, uuid), outcome, replacedId: other };
+}
+
+type Submitted = Pick<SpawnAnswer, 'uuid' | 'outcome'> &
+  Partial<Pick<SubmitAnswer, 'existingId' | 'workerInstanceId'>>;
 
 function toResults(
   entries: readonly CheckedRequest[],
@@ -300,6 +368,8 @@ function toResult(
 ): SubmitResult | Held {
   if (answer?.outcome === 'held') return 'held';
   const existing = answer?.existingId ?? null;
+  const byKey = answer === undefined ? undefined : toKeyedResult(leader, answer.outcome, existing);
+  if (byKey !== undefined) return byKey;
   const repeated = leader !== entry || answer?.outcome !== 'submitted';
   // A minted id cannot have existed before: an unanswered try of this very call had succeeded.
   const unanswered = entry.minted && leader === entry && existing === null;

@@ -4,7 +4,7 @@
 import { hintChannel } from '../../database/names.ts';
 import { onlyRow, run, type Database } from '../../database/database.ts';
 import { runNamed } from '../../database/inside.ts';
-import type { SubmitResult } from '../../../contract/executions.ts';
+import type { IfExists, SubmitResult } from '../../../contract/executions.ts';
 import type { SqlExecutor } from '../../../contract/transactions.ts';
 import { LIMITS } from '../../../contract/limits.ts';
 import { columns, columnsOf, withColumns, type RowOf } from '../../database/columns.ts';
@@ -15,6 +15,8 @@ export interface SubmitRow extends ExecutionKey {
   delayMs: number;
   payload: string | null;
   idempotency: { key: string; bodyHash: string; windowMs: number } | null;
+  /** The key that is to name it. */
+  own: { key: string; ifExists: IfExists } | null;
 }
 
 /** What executions of one call have in common. `policy` and `tags` are JSON strings. */
@@ -43,14 +45,15 @@ export interface InternedRoute {
 
 /**
  * `unknown_route`: nothing was written, because a route must be interned first. `held`: another transaction is using
- * its key or id. `existingId` is the execution that already has the idempotency key, if it is another one.
+ * its key or id. `existingId` is the execution that already has the key or idempotency key, or that was replaced, and
+ * `workerInstanceId` the worker that ran the replaced one.
  */
 const SUBMITTED = columnsOf<
   Omit<Answered<SubmitResult['outcome'] | 'unknown_route' | 'held'>, 'routeId'> & {
     routeId: number | null;
     existingId: string | null;
   }
->()('uuid', 'outcome', 'routeId', 'dueInMs', 'existingId');
+>()('uuid', 'outcome', 'routeId', 'dueInMs', 'existingId', 'workerInstanceId');
 export type SubmitAnswer = RowOf<typeof SUBMITTED>;
 
 export interface SubmitCall {
@@ -89,7 +92,8 @@ export async function submitOne(database: Database, call: SubmitCall): Promise<S
   });
   const { routeId } = onlyRow('submitting an execution', answer);
   const outcome = routeId === null ? 'unknown_route' : 'submitted';
-  return [{ uuid, outcome, routeId, dueInMs: delayMs > 0 ? delayMs : null, existingId: null }];
+  const dueInMs = delayMs > 0 ? delayMs : null;
+  return [{ uuid, outcome, routeId, dueInMs, existingId: null, workerInstanceId: null }];
 }
 
 /** Each on its own: those whose key or id another transaction is using come back as `held`. */
@@ -102,7 +106,7 @@ export function submitEach(
     doing: 'submitting executions',
     columns: SUBMITTED,
     text: `SELECT ${SUBMITTED.list} FROM ${database.prefix}ff_submit_each(${SUBMIT_ARGUMENTS}, p_keys => $8::text[], p_hashes => $9::text[],
-      p_windows => $10::bigint[], p_patience_ms => $11::integer)`,
+      p_windows => $10::bigint[], p_own_keys => $11::text[], p_if_exists => $12::text[], p_patience_ms => $13::integer)`,
     params: [...submitParams(call), ...keyParams(call.rows), patienceMs],
     repeatable: 'yes',
   });
@@ -137,19 +141,30 @@ function submitStatement(database: Database, call: SubmitCall, terms: SubmitTerm
     doing: 'submitting executions',
     columns: SUBMITTED,
     text: `SELECT ${SUBMITTED.list} FROM ${database.prefix}ff_submit(${SUBMIT_ARGUMENTS}, p_channel => $8::text, p_keys => $9::text[],
-      p_hashes => $10::text[], p_windows => $11::bigint[], p_patience_ms => $12::integer, p_transaction => $13::text)`,
+      p_hashes => $10::text[], p_windows => $11::bigint[], p_own_keys => $12::text[], p_if_exists => $13::text[],
+      p_patience_ms => $14::integer, p_transaction => $15::text)`,
     params: [...submitParams(call), channel, ...keyParams(call.rows), patienceMs, transaction],
     repeatable: 'no' as const,
   };
 }
 
+/** Idempotency keys, and then keys: five parameters. */
 function keyParams(rows: readonly SubmitRow[]): unknown[] {
+  return [...idempotencyParams(rows), ...ownKeyParams(rows)];
+}
+
+function idempotencyParams(rows: readonly SubmitRow[]): unknown[] {
   if (rows.every((row) => row.idempotency === null)) return [null, null, null];
   return [
     rows.map((row) => row.idempotency?.key ?? null),
     rows.map((row) => row.idempotency?.bodyHash ?? null),
     rows.map((row) => row.idempotency?.windowMs ?? null),
   ];
+}
+
+function ownKeyParams(rows: readonly SubmitRow[]): unknown[] {
+  if (rows.every((row) => row.own === null)) return [null, null];
+  return [rows.map((row) => row.own?.key ?? null), rows.map((row) => row.own?.ifExists ?? null)];
 }
 
 /** The first seven parameters of a statement that submits. */
@@ -186,10 +201,16 @@ function templateJson(template: SubmitTemplate): string {
   return `{"route":${routeOrdinal},"namespace":${JSON.stringify(namespace)},"priority":${JSON.stringify(priority)},"policy":${policy},"tags":${tags}}`;
 }
 
-/** One row per child, or a single row for the parent with the reason of the refusal. */
+/** One row per child, or a single row for the parent with the reason of the refusal, or `marked`. */
 const SPAWNED = withColumns(
   columnsOf<Answered>()('uuid', 'routeId', 'dueInMs'),
-  columnsOf<Refused>()('outcome', 'lifecyclePhase', 'terminalOutcome', 'leaseEpoch'),
+  columnsOf<Refused & { endedWithParent: boolean }>()(
+    'outcome',
+    'lifecyclePhase',
+    'terminalOutcome',
+    'leaseEpoch',
+    'endedWithParent',
+  ),
 );
 export type SpawnAnswer = RowOf<typeof SPAWNED>;
 
