@@ -9,7 +9,6 @@ import type { Executions, Waitpoints } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type { Json } from '../contract/json.ts';
 import type { DeliverOutcome, SignalNote } from '../contract/signals.ts';
-import { revealedWait } from './revealed-wait.ts';
 
 /** One execution. */
 export interface RunHandle<Out = Json> {
@@ -34,9 +33,12 @@ export interface RunHandle<Out = Json> {
 /** The groups that a handle uses. */
 export type HandleGroups = { executions: Executions; waitpoints: Waitpoints };
 
-/** A handle on the execution with this id, whether it exists or not. */
-export function runHandle({ executions, waitpoints }: HandleGroups, executionId: ExecutionId): RunHandle {
-  const wait = revealedWait(executions, executionId);
+/** A handle on the execution with this id, whether it exists or not. `wait`: with or without what its task redacts. */
+export function runHandle(
+  { executions, waitpoints }: HandleGroups,
+  executionId: ExecutionId,
+  wait: RunHandle['wait'] = (options = {}) => executions.wait(executionId, options),
+): RunHandle {
   return {
     executionId,
     wait,

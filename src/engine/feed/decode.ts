@@ -4,7 +4,6 @@
  */
 import { leaseIdOf } from '../../model/lease-id.ts';
 import { encodeCursor } from '../../contract/cursor.ts';
-import { EngineError } from '../../contract/errors.ts';
 import {
   COMPLETION_EVENTS,
   WORKER_EVENTS,
@@ -26,6 +25,20 @@ import { formatExecutionId } from '../../contract/ids.ts';
 import type { Json } from '../../contract/json.ts';
 import { SIGNAL_EFFECTS } from '../../contract/signals.ts';
 import type { StoredEvent } from './events.sql.ts';
+import {
+  big,
+  malformed,
+  numberOrNull,
+  text,
+  textList,
+  textOrNull,
+  texts,
+  undecodable,
+  unknownType,
+  whole,
+  wholeOrNull,
+  word,
+} from './stored-fields.ts';
 
 /** Decodes a row. The event is frozen, because several readers may share it. */
 export function decodeEvent(row: StoredEvent): FeedEvent {
@@ -107,9 +120,12 @@ function completionEvent(row: StoredEvent): CompletionEvent {
     leaseId: row.workerInstanceId === null ? null : leaseIdOf(row.uuid!, row.leaseEpoch!),
     workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
     end: carriedEnd(row, type),
-    unreadMessages: wholeOrNull(row, row.detail?.['unread_messages'], 'unread_messages') ?? 0,
+    unreadMessages: wholeOrNull(row, row.detail?.[UNREAD], UNREAD) ?? 0,
   });
 }
+
+/** What a completion of any execution may carry, also where nobody asked for all events. */
+const UNREAD = 'unread_messages';
 
 function carriedEnd(row: StoredEvent, type: CompletionEvent['type']): Readonly<CarriedEnd> | null {
   const end = row.detail?.['end'];
@@ -332,73 +348,4 @@ function ofExecution(row: StoredEvent): ExecutionEventBase {
     attemptIndex: whole(row, row.attemptIndex, 'attempt_index'),
     leaseEpoch: whole(row, row.leaseEpoch, 'lease_epoch'),
   };
-}
-
-function text(row: StoredEvent, value: unknown, key: string): string {
-  if (typeof value !== 'string') throw malformed(row, key);
-  return value;
-}
-
-/** Optional values are left out or null. */
-function textOrNull(row: StoredEvent, value: unknown, key: string): string | null {
-  return value === undefined || value === null ? null : text(row, value, key);
-}
-
-function whole(row: StoredEvent, value: unknown, key: string): number {
-  if (!Number.isSafeInteger(value)) throw malformed(row, key);
-  return value as number;
-}
-
-/** Numbers that JSON cannot hold are text. */
-function big(row: StoredEvent, value: unknown, key: string): bigint {
-  if (typeof value !== 'string' || !/^\d+$/.test(value)) throw malformed(row, key);
-  return BigInt(value);
-}
-
-function wholeOrNull(row: StoredEvent, value: unknown, key: string): number | null {
-  return value === undefined || value === null ? null : whole(row, value, key);
-}
-
-function numberOrNull(row: StoredEvent, value: unknown, key: string): number | null {
-  if (value === undefined || value === null) return null;
-  if (typeof value !== 'number') throw malformed(row, key);
-  return value;
-}
-
-function textList(row: StoredEvent, value: unknown, key: string): readonly string[] {
-  if (!Array.isArray(value)) throw malformed(row, key);
-  return Object.freeze(value.map((each: unknown) => text(row, each, key)));
-}
-
-function word<Word extends string>(
-  row: StoredEvent,
-  value: unknown,
-  key: string,
-  known: readonly Word[],
-): Word {
-  const found = known.find((choice) => choice === value);
-  if (found === undefined) throw malformed(row, key);
-  return found;
-}
-
-function texts(row: StoredEvent, value: unknown, key: string): Record<string, string> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed(row, key);
-  for (const each of Object.values(value)) text(row, each, key);
-  return value as Record<string, string>;
-}
-
-function unknownType(row: StoredEvent): EngineError {
-  return undecodable(row, 'this version does not know its type');
-}
-
-function malformed(row: StoredEvent, key: string): EngineError {
-  return undecodable(row, `its ${key} is missing or malformed`);
-}
-
-function undecodable(row: StoredEvent, why: string): EngineError {
-  const name = `${row.family}.${row.type}`;
-  return new EngineError(
-    'undecodable_event',
-    `The event at position ${row.position} (${name}) cannot be read: ${why}.`,
-  );
 }
