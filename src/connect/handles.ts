@@ -10,7 +10,6 @@ import type { ExecutionId } from '../contract/ids.ts';
 import type { Json } from '../contract/json.ts';
 import type { MessageVerbs, SendOptions, SendOutcome } from '../contract/messages.ts';
 import type { DeliverOutcome, SignalNote } from '../contract/signals.ts';
-import { revealedWait } from './revealed-wait.ts';
 
 /** One execution. */
 export interface RunHandle<Out = Json> {
@@ -37,10 +36,12 @@ export interface RunHandle<Out = Json> {
 /** The groups that a handle uses. */
 export type HandleGroups = { executions: Executions; waitpoints: Waitpoints; messages: MessageVerbs };
 
-/** A handle on the execution with this id, whether it exists or not. */
-export function runHandle(groups: HandleGroups, executionId: ExecutionId): RunHandle {
-  const { executions, waitpoints, messages } = groups;
-  const wait = revealedWait(executions, executionId);
+/** A handle on the execution with this id, whether it exists or not. `wait`: with or without what its task redacts. */
+export function runHandle(
+  { executions, waitpoints, messages }: HandleGroups,
+  executionId: ExecutionId,
+  wait: RunHandle['wait'] = (options = {}) => executions.wait(executionId, options),
+): RunHandle {
   return {
     executionId,
     wait,

@@ -14,6 +14,7 @@ import { refuse, shape } from '../contract/shape/shape.ts';
 import type { NoStreams, StreamKinds } from '../define/streams.ts';
 import { checkInput, requestOf, type AnyTask, type Task, type TaskTerms } from '../define/task.ts';
 import { withTrace, type SpanName } from '../contract/trace-context.ts';
+import { revealedWait } from './revealed-wait.ts';
 import { runHandle, type HandleGroups, type RunHandle } from './handles.ts';
 import { streamReaders, type StreamReaders } from './stream-readers.ts';
 
@@ -209,8 +210,10 @@ function handleOf(
   task: Pick<AnyTask, 'streams'>,
   executionId: ExecutionId,
 ): ExecutionHandle<Json> {
+  // Whoever has the contract of a task may see its values; a key alone is not enough.
+  const wait = task === NO_TASK ? undefined : revealedWait(groups.executions, executionId);
   return {
-    ...runHandle(groups, executionId),
+    ...runHandle(groups, executionId, wait),
     streams: streamReaders(groups.streams, executionId, (task.streams ?? {}) as StreamKinds),
   };
 }

@@ -14,7 +14,7 @@ export const CARRYING = { listen: 'on', carryFrames: 'on' } as const;
 /** In every planted value, whatever follows it. */
 export const SECRET = 'hush';
 export const secret = (where: string) => ({ card: { number: `${SECRET}-${where}`, kind: 'visa' } });
-type Card = ReturnType<typeof secret>;
+export type Card = ReturnType<typeof secret>;
 
 export interface Stage {
   engine: Connection;
@@ -74,6 +74,7 @@ export async function play(crew: Crew, redact: Redaction | undefined): Promise<S
         await ctx.streams.raw.write(Buffer.from(`${SECRET}-binary`));
         await ctx.streams.state.patch(secret('document'));
         await ctx.stream.flush();
+        got['message'] = (await ctx.receive<Card>('commands')).payload;
         got['signal'] = (await ctx.waitFor<Card>('approval', { schema: {} })).payload;
         got['child result'] = await (await ctx.spawn(child, secret('child-input'))).result();
         if (input.fails) throw new TypeError(`${SECRET}-failure`, { cause: new Error(`${SECRET}-cause`) });
@@ -83,11 +84,13 @@ export async function play(crew: Crew, redact: Redaction | undefined): Promise<S
   });
   const submit = async (fails: boolean): Promise<Run> => {
     const run = await elsewhere.submit(pay, { ...secret('input'), fails }, { tags: { shown: 'tag' } });
+    await engine.send(run.executionId, 'commands', secret('message'));
     const tail = elsewhere.streams.tail(run.executionId)[Symbol.asyncIterator]();
     void tail.next();
     await expect
       .poll(async () => (await engine.executions.describe(run.executionId))?.state, SOON)
       .toBe('suspended');
+    await engine.send(run.executionId, 'commands', secret('unread'));
     await engine.waitpoints.approve(run.executionId, 'approval', { by: 'ada', payload: secret('signal') });
     const end = await run.result().catch((error: unknown) => error);
     got[fails ? 'failure' : 'result'] = end;

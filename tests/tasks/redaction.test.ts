@@ -11,6 +11,7 @@ import {
 import { trace } from '@opentelemetry/api';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { flow, task } from '../../src/define/index.ts';
+import { DESCRIBE_PARTS } from '../../src/contract/described.ts';
 import { handle } from '../../src/define/handlers.ts';
 import { ExecutionFailed, type Redaction } from '../../src/index.ts';
 import { workerPort, type Claim } from '../../src/protocol/index.ts';
@@ -24,6 +25,7 @@ import {
   SECRET,
   secret,
   textOf,
+  type Card,
   type Run,
   type Stage,
 } from './redacted-stage.ts';
@@ -46,7 +48,7 @@ type Reads = Record<string, () => Promise<unknown>>;
 /** Every read of an execution that a connection has. */
 function readsOf({ engine }: Stage, { id, kind }: Run): Reads {
   const { executions, streams } = engine;
-  const include = ['input', 'steps', 'children', 'waits', 'timeline'] as const;
+  const include = DESCRIBE_PARTS;
   const events = async () =>
     all(await engine.events.subscribe({ from: 'beginning', until: 'now', filter: { kind } }));
   return {
@@ -63,6 +65,7 @@ function readsOf({ engine }: Stage, { id, kind }: Run): Reads {
     'streams.tailOnce': () => streams.tailOnce(id, { attemptIndex: 0 }),
     'streams.readSummary': () => streams.readSummary(id),
     'streams.watchSummary': () => all(streams.watchSummary(id)),
+    'streams.watch': () => all(streams.watch(id)),
     'events.subscribe': events,
     'waitpoints.list': () => engine.waitpoints.list({ executionId: id }),
   };
@@ -166,6 +169,7 @@ describe.each<[string, Redaction]>([
       input: secret('input'),
       step: secret('step'),
       signal: secret('signal'),
+      message: secret('message'),
       'child input': secret('child-input'),
       'child result': secret('child-result'),
       result: secret('result'),
@@ -242,6 +246,17 @@ it('events say that a result is hidden, and nothing that the handler said', asyn
   expect(events).toContainEqual(
     expect.objectContaining({ type: 'progress_reported', percent: 10, message: null }),
   );
+});
+
+it('a handle by a key alone shows the hidden form, one with the contract the value', async () => {
+  const engine = await crew.connect({ listen: 'on' });
+  const keyed = task<Card, Card>(newKind(), { redact: ['/card/number'] });
+  crew.work(engine, { handlers: [handle(keyed, (input) => input)] });
+  const key = newKind();
+  await engine.submit(keyed, secret('input'), { key });
+  const [alone, typed] = [await engine.byKey(key), await engine.byKey(key, { task: keyed })];
+  expect(await alone!.result()).toEqual({ card: { number: '[redacted]', kind: 'visa' } });
+  expect(await typed!.result()).toEqual(secret('input'));
 });
 
 it('a failed member of a flow is described without what it said', async () => {

@@ -118,9 +118,15 @@ export function shownItem(item: StreamItem, redaction: Redaction): StreamItem {
 
 /** Pointers apply to frames that are JSON; of others, any part may be what they point to. */
 function shownFrame(frame: StreamFrame, redaction: Redaction): StreamFrame {
+  const { encoding, applied } = frame;
   const payload = shownPayload(frame, redaction);
-  const text = frame.encoding === 'json' ? JSON.stringify(payload) : payload;
-  return { ...frame, payload, bytes: typeof text === 'string' ? Buffer.from(text) : (payload as Uint8Array) };
+  const text = encoding === 'json' ? JSON.stringify(payload) : payload;
+  return {
+    ...frame,
+    payload,
+    bytes: typeof text === 'string' ? Buffer.from(text) : (payload as Uint8Array),
+    applied: applied && shownDocument(applied, redaction),
+  };
 }
 
 function shownPayload(
