@@ -43,6 +43,8 @@ export interface CommandSpec {
   standalone?(globals: GlobalOptions, options: object): Promise<number>;
 }
 
+export { ID_ARGUMENT, IDS_ARGUMENT, MAYBE_ID_ARGUMENT } from './by-key.ts';
+
 /** An id in an example. */
 export const AN_ID = '"$id"';
 export const BY_OPTION: OptionSpec = ['--by <name>', 'who requests it (default: operator)'];

@@ -8,10 +8,14 @@ import { EngineError } from './errors.ts';
 import {
   crc16,
   formatExecutionId,
+  looksLikeId,
   mintExecution,
   parseExecutionId,
   parseIdPrefix,
   PARTITION_COUNT,
+  partitionOfIdempotencyKey,
+  partitionOfKey,
+  partitionOfTopic,
   shortestPrefix,
   uuidV7,
 } from './ids.ts';
@@ -310,5 +314,25 @@ describe('the beginning of an id', () => {
         expect(uuid.startsWith(short) && !short.endsWith('-')).toBe(true);
       }),
     );
+  });
+});
+
+describe('a key, an idempotency key and a topic of one name', () => {
+  const bytes = (mark: number): number =>
+    crc16(Uint8Array.from([...Buffer.from('shop'), mark, ...Buffer.from('order-42')])) % PARTITION_COUNT;
+
+  it('are placed by the namespace, a byte that tells them apart, and the name', () => {
+    expect(partitionOfIdempotencyKey('shop', 'order-42')).toBe(bytes(0));
+    expect(partitionOfKey('shop', 'order-42')).toBe(bytes(1));
+    expect(partitionOfTopic('shop', 'order-42')).toBe(bytes(2));
+  });
+
+  it.each([
+    ['{fp:1}:x', true],
+    ['01890A5D-AC96-774B-BCCE-B302099A8057', true],
+    ['order-42', false],
+    ['20240101', false],
+  ])('%s looks like an id: %s', (text, expected) => {
+    expect(looksLikeId(text)).toBe(expected);
   });
 });

@@ -136,7 +136,7 @@ describe('refused', () => {
     await expect(submitted).rejects.toMatchObject({
       code: 'invalid_input',
       field: 'options.excutor',
-      message: expect.stringMatching(/known: lane, .*idempotencyKey, executor, hint\)/),
+      message: expect.stringMatching(/known: lane, .*idempotencyKey, key, ifExists, executor, hint\)/),
     });
   });
 

@@ -5,8 +5,7 @@
 import type { CancelOutcome } from '../../contract/executions.ts';
 import { BULK_OPTIONS, bulkCommand, FILTER_NOTE, readReason, targetOf, type BulkOptions } from '../bulk.ts';
 import { actOnIds } from '../by-ids.ts';
-import { IDS_ARGUMENT } from '../by-key.ts';
-import { AN_ID, BY_OPTION, REASON_OPTION, type CommandSpec } from '../command.ts';
+import { AN_ID, BY_OPTION, IDS_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import type { Span } from '../style.ts';
 import type { Session } from '../session.ts';

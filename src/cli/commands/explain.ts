@@ -4,8 +4,7 @@
  */
 import type { Json } from '../../contract/json.ts';
 import type { Explanation, Gate, GateName } from '../../contract/operations.ts';
-import { ID_ARGUMENT } from '../by-key.ts';
-import { AN_ID, type CommandSpec } from '../command.ts';
+import { AN_ID, ID_ARGUMENT, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { schemaWords } from '../filter-options.ts';
 import type { Line } from '../style.ts';

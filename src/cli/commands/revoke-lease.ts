@@ -4,8 +4,7 @@
  */
 import type { RevokeOutcome } from '../../contract/executions.ts';
 import { readReason } from '../bulk.ts';
-import { ID_ARGUMENT } from '../by-key.ts';
-import { AN_ID, BY_OPTION, REASON_OPTION, type CommandSpec } from '../command.ts';
+import { AN_ID, BY_OPTION, ID_ARGUMENT, REASON_OPTION, type CommandSpec } from '../command.ts';
 import { EXIT } from '../exit-codes.ts';
 import { withEngine, type Session } from '../session.ts';
 import { checkId, executionIdOf, shortIds } from '../short-ids.ts';

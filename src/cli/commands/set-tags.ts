@@ -3,8 +3,7 @@
  * it prints one object.
  */
 import type { TagsRequest } from '../../contract/operations.ts';
-import { ID_ARGUMENT } from '../by-key.ts';
-import { AN_ID, BY_OPTION, type CommandSpec } from '../command.ts';
+import { AN_ID, BY_OPTION, ID_ARGUMENT, type CommandSpec } from '../command.ts';
 import { EXIT, UsageError } from '../exit-codes.ts';
 import { parseTags } from '../input.ts';
 import type { Line } from '../style.ts';

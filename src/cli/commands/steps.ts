@@ -1,8 +1,7 @@
 /**
  * `flowfabric steps`: the steps of one execution in the order they were recorded, with what they returned.
  */
-import { ID_ARGUMENT } from '../by-key.ts';
-import { AN_ID, type CommandSpec } from '../command.ts';
+import { AN_ID, ID_ARGUMENT, type CommandSpec } from '../command.ts';
 import { stepTable } from '../drawing/steps.ts';
 import { EXIT } from '../exit-codes.ts';
 import { withEngine, type Session } from '../session.ts';

@@ -8,8 +8,7 @@ import type { Connection } from '../../connect/connection.ts';
 import { isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { TokenRequest, WaitpointPage } from '../../contract/signals.ts';
-import { ID_ARGUMENT, MAYBE_ID_ARGUMENT } from '../by-key.ts';
-import { AN_ID, CURSOR_OPTION, type CommandSpec } from '../command.ts';
+import { AN_ID, CURSOR_OPTION, ID_ARGUMENT, MAYBE_ID_ARGUMENT, type CommandSpec } from '../command.ts';
 import {
   asOption,
   IDEMPOTENCY_OPTION,

@@ -16,7 +16,7 @@ import {
   type Published,
 } from './topics.sql.ts';
 
-/** Publishes handled in one round, and rounds of one call. */
+/** Publishes read at once, and rounds of one call. */
 const PUBLISHED = 50;
 const ROUNDS = 1_000;
 const FIRST = '00000000-0000-0000-0000-000000000000';
@@ -26,26 +26,30 @@ const FORGOTTEN = 500;
 export async function tellTopics(context: EngineContext, signal?: AbortSignal): Promise<number> {
   let told = 0;
   for (let round = 0; round < ROUNDS; round += 1) {
-    if (signal?.aborted === true) break;
-    const untold = await listUntold(context.database, PUBLISHED);
-    let finished = 0;
-    for (const published of firstOfEach(untold)) {
-      const part = await tellOne(context, published, signal);
-      told += part.told;
-      finished += part.isFinished ? 1 : 0;
-    }
-    if (finished === 0) break;
+    const part = await tellRound(context, signal);
+    told += part.told;
+    if (part.finished === 0) break;
   }
   return told;
 }
 
-/** Of each topic the first: the next is told when that has been told to everybody. */
-function firstOfEach(untold: readonly Published[]): Published[] {
-  const seen = new Set<string>();
-  return untold.filter(({ namespace, topic }) => {
-    const name = JSON.stringify([namespace, topic]);
-    return !seen.has(name) && seen.add(name);
-  });
+/** One of each topic. A topic whose executions others have locked keeps no other waiting. */
+async function tellRound(
+  context: EngineContext,
+  signal: AbortSignal | undefined,
+): Promise<{ told: number; finished: number }> {
+  let [after, told, finished] = [0, 0, 0];
+  for (;;) {
+    if (signal?.aborted === true) return { told, finished: 0 };
+    const untold = await listUntold(context.database, after, PUBLISHED);
+    for (const published of untold) {
+      const part = await tellOne(context, published, signal);
+      told += part.told;
+      finished += part.isFinished ? 1 : 0;
+    }
+    if (untold.length < PUBLISHED) return { told, finished };
+    after = untold.at(-1)!.seq;
+  }
 }
 
 interface Part {

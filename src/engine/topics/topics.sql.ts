@@ -100,16 +100,23 @@ export async function readNext(
   return rows[0];
 }
 
-/** What was published and not everybody may have been told, oldest first. */
-export function listUntold(database: Database, limit: number): Promise<Published[]> {
+/**
+ * Of each topic the first that not everybody may have been told of, from after a number on: the next one is told when that
+ * has been told to everybody.
+ */
+export function listUntold(database: Database, after: number, limit: number): Promise<Published[]> {
   return run(database, {
     doing: 'finding what was published',
     columns: WHOLE,
     text: inSchema(
       database,
-      `SELECT ${WHOLE.list} FROM s.ff_published p WHERE NOT p.is_told ORDER BY p.seq LIMIT $1`,
+      `SELECT ${WHOLE.list} FROM s.ff_published p
+       WHERE NOT p.is_told AND p.seq > $1 AND NOT EXISTS (
+         SELECT FROM s.ff_published q
+         WHERE q.namespace = p.namespace AND q.topic = p.topic AND q.seq < p.seq AND NOT q.is_told)
+       ORDER BY p.seq LIMIT $2`,
     ),
-    params: [limit],
+    params: [after, limit],
     repeatable: 'yes',
   });
 }
