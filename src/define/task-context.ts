@@ -99,7 +99,10 @@ export interface Child<Out> {
   describe<const Part extends DescribePart = never>(
     options?: DescribeOptions<Part>,
   ): Promise<DescribedExecution<Part>>;
-  /** Sends a signal to one of its waitpoints. Not recorded: with an `idempotencyKey` it is delivered once. */
+  /**
+   * Sends a signal to one of its waitpoints; throws `not_found` until that is open. Not recorded: with an
+   * `idempotencyKey` it is delivered once.
+   */
   signal(waitpoint: string, note?: SignalNote): Promise<DeliverOutcome>;
 }
 
