@@ -27,7 +27,7 @@ export interface RunHandle<Out = Json> {
   describe<const Part extends DescribePart = never>(
     options?: DescribeOptions<Part>,
   ): Promise<DescribedExecution<Part> | null>;
-  /** Sends a signal to one of its waitpoints, as an operator, without a token. Throws `not_found`. */
+  /** Sends a signal to one of its waitpoints, as an operator, without a token. Throws `not_found` until that is open. */
   signal(waitpoint: string, note?: SignalNote): Promise<DeliverOutcome>;
   /** Sends a message to one of its mailboxes. Throws `not_found`. */
   send(mailbox: string, payload?: unknown, options?: Pick<SendOptions, 'id'>): Promise<SendOutcome>;

@@ -101,7 +101,10 @@ export interface Child<Out> {
   describe<const Part extends DescribePart = never>(
     options?: DescribeOptions<Part>,
   ): Promise<DescribedExecution<Part>>;
-  /** Sends a signal to one of its waitpoints. Not recorded: with an `idempotencyKey` it is delivered once. */
+  /**
+   * Sends a signal to one of its waitpoints; throws `not_found` until that is open. Not recorded: with an
+   * `idempotencyKey` it is delivered once.
+   */
   signal(waitpoint: string, note?: SignalNote): Promise<DeliverOutcome>;
   /** Sends a message to one of its mailboxes. Not recorded: with an `id` it is sent once. */
   send(mailbox: string, payload?: unknown, options?: Pick<SendOptions, 'id'>): Promise<SendOutcome>;

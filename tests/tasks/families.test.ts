@@ -104,12 +104,15 @@ describe('handles', () => {
   test('of a child do the same, by its parent', async () => {
     const engine = await crew.connect();
     const [parent, child] = [task<null>(newKind()), task<null>(newKind())];
+    const [spawned, waiting] = [latch<string>(), latch()];
     crew.work(engine, {
       handlers: [
         handle(child, async (_, ctx) => (await ctx.waitFor('answer')).signals[0]!.source),
         handle(parent, async (_, ctx) => {
           const one = await ctx.spawn(child, null, { key: 'one' });
           const two = await ctx.spawn(child, null, { key: 'two' });
+          spawned.open(one.executionId);
+          await waiting.opened;
           await one.signal('answer', { payload: 1 });
           const cancelled = await two.cancel();
           return [await one.result(), cancelled.outcome, (await two.describe()).state];
@@ -117,6 +120,9 @@ describe('handles', () => {
       ],
     });
     const run = await engine.submit(parent, null);
+    const first = await spawned.opened;
+    await expect.poll(async () => (await engine.executions.describe(first))?.state, SOON).toBe('suspended');
+    waiting.open();
     expect(await run.result()).toEqual([
       { type: 'operator', identity: run.executionId },
       'cancelled',

@@ -23,10 +23,15 @@ export async function fireTimers(
   const own = timers.filter((timer) => !timer.isFamily).map(({ timerId }) => timerId);
   const answers = own.length === 0 ? [] : await fire(context.database, own);
   announce(context, answers);
+  const fired = answers.map(({ uuid }) => uuid);
   const parents = timers.filter((timer) => timer.isFamily);
-  if (families === 'begin') context.families.begin(parents.map(({ timerId }) => timerId));
-  else for (const { timerId } of parents) await context.families.settle(timerId);
-  return [...answers, ...parents].map(({ uuid }) => uuid);
+  if (families === 'begin') {
+    context.families.begin(parents.map(({ timerId }) => timerId));
+    // They stay due until their work has begun: whoever fires again at once would find them again.
+    return fired;
+  }
+  for (const { timerId } of parents) await context.families.settle(timerId);
+  return [...fired, ...parents.map(({ uuid }) => uuid)];
 }
 
 /** Fires one batch of what is due now and finishes the resulting work for flows; returns the number of executions. */
