@@ -36,7 +36,7 @@ const work = handle(answer, async (_, ctx) => {
         await delay(isStuck ? 60_000 : 30, undefined, { signal: ctx.signal });
       }
     });
-    // Outside the step: the next attempt begins with an empty document, and does not run finished steps again.
+    // Outside the step: taken back when the attempt ends, and patched again by the next one.
     await ctx.streams.draft.patch({ sentences: index + 1 });
   }
 });

@@ -830,6 +830,21 @@ CREATE TABLE ff_progress (
   CONSTRAINT ff_progress_pkey PRIMARY KEY (execution_id) INCLUDE (partition_key)
 ) WITH (fillfactor=50);
 
+CREATE TABLE ff_published (
+  seq bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  publish_id uuid NOT NULL,
+  published_at_ms bigint NOT NULL,
+  keep_until_ms bigint NOT NULL,
+  partition_key smallint NOT NULL,
+  is_told boolean DEFAULT false NOT NULL,
+  namespace text NOT NULL,
+  topic text NOT NULL,
+  payload jsonb NOT NULL,
+  CONSTRAINT ff_published_pkey PRIMARY KEY (namespace, topic, seq, partition_key)
+);
+CREATE INDEX ff_published_kept ON ff_published USING btree (keep_until_ms) WHERE is_told;
+CREATE INDEX ff_published_untold ON ff_published USING btree (seq) WHERE (NOT is_told);
+
 CREATE TABLE ff_ready (
   seq bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
   execution_id uuid NOT NULL,
@@ -1017,6 +1032,36 @@ CREATE TABLE ff_timer (
 ) WITH (autovacuum_vacuum_cost_delay=0, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=2000);
 CREATE INDEX ff_timer_due ON ff_timer USING btree (due_at_ms);
 CREATE INDEX ff_timer_limits ON ff_timer USING btree (execution_id) WHERE (kind = ANY (ARRAY['deadline'::ff_timer_kind, 'attempt_limit'::ff_timer_kind, 'suspension'::ff_timer_kind, 'waitpoint'::ff_timer_kind]));
+
+CREATE TABLE ff_topic (
+  last_seq bigint NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace text NOT NULL,
+  topic text NOT NULL,
+  CONSTRAINT ff_topic_pkey PRIMARY KEY (namespace, topic, partition_key)
+) WITH (fillfactor=50);
+
+CREATE TABLE ff_topic_seen (
+  execution_id uuid NOT NULL,
+  seq bigint NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace text NOT NULL,
+  topic text NOT NULL,
+  CONSTRAINT ff_topic_seen_pkey PRIMARY KEY (execution_id, namespace, topic) INCLUDE (partition_key)
+) WITH (fillfactor=70);
+
+CREATE TABLE ff_topic_wait (
+  execution_id uuid NOT NULL,
+  wait_no bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+  after_seq bigint NOT NULL,
+  partition_key smallint NOT NULL,
+  namespace text NOT NULL,
+  topic text NOT NULL,
+  step_name text NOT NULL,
+  step_key text NOT NULL,
+  CONSTRAINT ff_topic_wait_pkey PRIMARY KEY (execution_id, step_name, step_key) INCLUDE (partition_key)
+);
+CREATE INDEX ff_topic_wait_topic ON ff_topic_wait USING btree (namespace, topic, wait_no);
 
 CREATE TABLE ff_transition (
   transition text NOT NULL,
@@ -1532,7 +1577,7 @@ CREATE TABLE ff_worker (
 -- function ff_end_if_met(p_id uuid, p_wait jsonb)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 ad1769d606b6235462523ac496e8ed79
+--   md5 64149c70628b7c66b8181fcd508da238
 
 -- function ff_end_mailbox_run(p_id uuid, p_began_at_ms bigint, p_known_since bigint, p_part integer)
 --   returns void
@@ -1542,7 +1587,7 @@ CREATE TABLE ff_worker (
 -- function ff_end_wait(p_id uuid, p_wait jsonb, p_outcome text)
 --   returns jsonb
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 580eebe2abbcf49a8289f1165c1c4137
+--   md5 bee5ef36f540dab37c37944d0f2a2ff7
 
 -- function ff_ended_badly(p_flow uuid)
 --   returns boolean
@@ -1619,6 +1664,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 eb4c882349200eff157bcf23ff68e831
 
+-- function ff_finish_telling(p_namespace text, p_topic text, p_partition smallint, p_seq bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 d32881572719cd2346c9eac56b774d85
+
 -- function ff_fire_timers(p_timer_ids bigint[])
 --   returns TABLE(execution_id uuid, outcome text, route_id integer, worker_instance_id text, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
@@ -1637,7 +1687,7 @@ CREATE TABLE ff_worker (
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 e21982d84e1522a3c54d847a7d89d92d
+--   md5 1c97d7660dc9e20f8652ca6728841174
 
 -- function ff_forget_former_routes()
 --   returns bigint
@@ -1673,6 +1723,11 @@ CREATE TABLE ff_worker (
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 1ab92e9ebd9d4defb817ab09e705d1ce
+
+-- function ff_forget_topics(p_limit integer)
+--   returns bigint
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 8b042c9abab8a615ef4dcc2abbadb468
 
 -- function ff_forget_worker(p_instance text)
 --   returns void
@@ -1853,6 +1908,11 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 bac9eef62cca5b36dc30c479295cd271
+
+-- function ff_leave_topic(p_id uuid, p_wait jsonb)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 609b2bac72a2cffb28cb21e816582ec9
 
 -- function ff_leaves(p_condition jsonb)
 --   returns SETOF jsonb
@@ -2054,6 +2114,11 @@ CREATE TABLE ff_worker (
 --   sql STABLE PARALLEL SAFE COST 100
 --   md5 948b0674a2c27f6c599eb698949ca957
 
+-- function ff_publish(p_namespace text, p_topic text, p_partition smallint, p_publish uuid, p_keep_ms bigint, p_payload jsonb)
+--   returns TABLE(seq bigint, published_at_ms bigint)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET lock_timeout=2s SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 aac5f0fd3c7c2488e320ef28722287e3
+
 -- function ff_quiet_routes()
 --   returns integer[]
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
@@ -2137,7 +2202,7 @@ CREATE TABLE ff_worker (
 -- function ff_renew_waits(p_ids uuid[], p_from_start boolean)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 f93337d1d2f4118da59973adacd5a8e4
+--   md5 391826231ef19d1b5cd7935008d48093
 
 -- function ff_reopen_flows(p_ids uuid[], p_locked uuid[], p_details jsonb)
 --   returns void
@@ -2269,6 +2334,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 6763c056d6d0c3d5dd829e941d884826
 
+-- function ff_see_topic(p_id uuid, p_partition smallint, p_namespace text, p_topic text, p_seq bigint)
+--   returns void
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 427ff1882540e311c77e7a88d1cc7483
+
 -- function ff_send_message(p_id uuid, p_mailbox text, p_message_id text, p_payload jsonb, p_is_request boolean, p_max_messages integer, p_max_bytes bigint, OUT outcome text, OUT terminal_outcome text, OUT route_id integer, OUT due_in_ms bigint)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -2307,7 +2377,7 @@ CREATE TABLE ff_worker (
 -- function ff_settle(p_transition text, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_details jsonb[] DEFAULT NULL::jsonb[], p_deadlines bigint[] DEFAULT NULL::bigint[], p_flow text DEFAULT 'later'::text, p_failures jsonb[] DEFAULT NULL::jsonb[])
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 73bfe1a8c0ac0c8122687dc1dd55d44c
+--   md5 d2768a80b5c275a98df8c821af8279a4
 
 -- function ff_settle_attempts(t ff_transition, p_rows ff_locked[], p_dues bigint[], p_results jsonb[], p_messages text[], p_categories text[], p_actor text, p_given_up integer, p_now bigint, p_failures jsonb[], p_renewals jsonb)
 --   returns boolean
@@ -2447,7 +2517,7 @@ CREATE TABLE ff_worker (
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 3183953d05b68b98cbd06b67fb4c47a5
+--   md5 39e1d314fa116198bc5bc83ad5a52131
 
 -- function ff_sweep_grants(p_after_ms bigint, p_after bigint, p_limit integer)
 --   returns TABLE(look_at_ms bigint, claim_no bigint, done integer)
@@ -2494,6 +2564,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ca3db78161ee4b10b2138778b99e2789
 
+-- function ff_take_topic(p_id uuid, p_wait jsonb)
+--   returns jsonb
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 c2a9cc5625e71da52c5b949efa526c7c
+
 -- function ff_tell(p_family ff_event_family, p_types text[], p_workers text[], p_details jsonb[])
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -2533,6 +2608,11 @@ CREATE TABLE ff_worker (
 --   returns bigint
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 69e7df10f2dc7260eb19c40f3f64d948
+
+-- function ff_tell_topic(p_ids uuid[], p_namespace text, p_topic text, p_seq bigint, p_published_at_ms bigint, p_payload jsonb)
+--   returns TABLE(execution_id uuid, outcome text, route_id integer)
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 84ea918b019206c7c986d6d619906899
 
 -- function ff_time_out(p_rows ff_locked[], p_late uuid[])
 --   returns TABLE(execution_id uuid, outcome text, worker_instance_id text, due_in_ms bigint)

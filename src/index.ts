@@ -39,32 +39,37 @@ export type {
   Child,
   ChildOutcomes,
   ChildResults,
-  ChunkSource,
-  ChunkWriter,
   FlowScope,
   Logger,
   MapOptions,
-  OutputStream,
-  ParentOutcome,
-  ParentScope,
   PayloadSchema,
+  PublishedTopic,
   SatisfiedWait,
   SpawnOptions,
   StepFunction,
   StepOptions,
   StepScope,
-  StreamChunk,
-  StreamWriters,
-  SummaryWriter,
   TaskContext,
   TaskLogger,
+  TopicOptions,
+  TopicResult,
   TransactionFunction,
   TransactionOptions,
   WaitForOptions,
   WaitpointOptions,
   WaitResult,
-  WriteOptions,
 } from './define/task-context.ts';
+export type {
+  ChunkSource,
+  ChunkWriter,
+  OutputStream,
+  ParentOutcome,
+  ParentScope,
+  StreamChunk,
+  StreamWriters,
+  SummaryWriter,
+  WriteOptions,
+} from './define/output.ts';
 export type { Inbox, InboxOptions, Message, ReceiveOptions } from './define/messages.ts';
 export type { Schema, SchemaIssue, SchemaResult } from './contract/shape/schema.ts';
 export type { Duration, DurationParts } from './contract/shape/duration.ts';
@@ -131,10 +136,12 @@ export type {
   Lanes,
   SigningKeys,
   Streams,
+  Topics,
   Upkeep,
   Waitpoints,
   Workers,
 } from './contract/connection.ts';
+export type { PublishOptions, PublishResult } from './contract/topics.ts';
 export type { ExecutionId } from './contract/ids.ts';
 export type {
   AttemptSnapshot,

@@ -19,6 +19,7 @@ import { flows } from './commands/flows.ts';
 import { lanes } from './commands/lanes.ts';
 import { list } from './commands/list.ts';
 import { migrate } from './commands/migrate.ts';
+import { publish } from './commands/publish.ts';
 import { replay } from './commands/replay.ts';
 import { revokeLease } from './commands/revoke-lease.ts';
 import { send } from './commands/send.ts';
@@ -36,7 +37,7 @@ import { StrictCommand, throwFrom } from './usage-errors.ts';
 
 /** A command without a noun acts on executions. */
 const GROUPS: Readonly<Record<string, readonly CommandSpec[]>> = {
-  'Run:': [submit, demo],
+  'Run:': [submit, publish, demo],
   'Inspect:': [list, describe, steps, explain, flows, streams, events],
   'Act:': [send, cancel, replay, changePriority, setTags, revokeLease],
   'Approve:': [

@@ -66,14 +66,15 @@ export async function connect(options: ConnectOptions): Promise<Connection> {
   }
   const runner = reconcile === 'off' ? undefined : startUpkeep(context);
   const activeSpan = () => telemetry?.activeSpan();
-  const { close, signals, messages, worker, upkeep, ...others } = engine;
+  const { close, signals, messages, topics, worker, upkeep, ...others } = engine;
   const groups = guardedGroups(others);
   const connection: Connection = {
     ...guarded({
-      ...createTaskClient(groups, activeSpan),
+      ...createTaskClient({ ...groups, messages: guarded(messages) }, activeSpan),
       ...createFlowClient(groups, activeSpan),
       signal: signals.deliver,
       ...createMessageClient(messages, activeSpan),
+      publish: topics.publish,
       cancel: groups.executions.cancel,
       close,
     }),

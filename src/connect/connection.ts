@@ -10,6 +10,7 @@ import type {
   Lanes,
   SigningKeys,
   Streams,
+  Topics,
   Upkeep,
   Waitpoints,
   Workers,
@@ -24,6 +25,11 @@ import type { TaskClient } from './tasks.ts';
 export interface Connection extends TaskClient, FlowClient, MessageClient, Closable {
   /** Sends a signal with a token. Throws `invalid_token`, whatever is wrong with the token. */
   signal(request: SignalRequest): Promise<DeliverOutcome>;
+  /**
+   * Publishes to a topic: executions that wait for it (`ctx.topic`) resume, and the latest is kept for those who wait
+   * later.
+   */
+  publish: Topics['publish'];
   /** Cancels executions that have not finished. A running handler is aborted. */
   cancel: Executions['cancel'];
   /** Executions by their id, without a task's types. */

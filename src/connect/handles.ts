@@ -8,6 +8,7 @@ import type { CancelOutcome, ExecutionEnd, OperatorNote, WaitOptions } from '../
 import type { Executions, Waitpoints } from '../contract/connection.ts';
 import type { ExecutionId } from '../contract/ids.ts';
 import type { Json } from '../contract/json.ts';
+import type { MessageVerbs, SendOptions, SendOutcome } from '../contract/messages.ts';
 import type { DeliverOutcome, SignalNote } from '../contract/signals.ts';
 
 /** One execution. */
@@ -28,14 +29,16 @@ export interface RunHandle<Out = Json> {
   ): Promise<DescribedExecution<Part> | null>;
   /** Sends a signal to one of its waitpoints, as an operator, without a token. Throws `not_found`. */
   signal(waitpoint: string, note?: SignalNote): Promise<DeliverOutcome>;
+  /** Sends a message to one of its mailboxes. Throws `not_found`. */
+  send(mailbox: string, payload?: unknown, options?: Pick<SendOptions, 'id'>): Promise<SendOutcome>;
 }
 
 /** The groups that a handle uses. */
-export type HandleGroups = { executions: Executions; waitpoints: Waitpoints };
+export type HandleGroups = { executions: Executions; waitpoints: Waitpoints; messages: MessageVerbs };
 
 /** A handle on the execution with this id, whether it exists or not. `wait`: with or without what its task redacts. */
 export function runHandle(
-  { executions, waitpoints }: HandleGroups,
+  { executions, waitpoints, messages }: HandleGroups,
   executionId: ExecutionId,
   wait: RunHandle['wait'] = (options = {}) => executions.wait(executionId, options),
 ): RunHandle {
@@ -50,5 +53,6 @@ export function runHandle(
     cancel: (note = {}) => executions.cancel(executionId, { reason: 'cancelled by its handle', ...note }),
     describe: (options) => executions.describe(executionId, options),
     signal: (waitpoint, note = {}) => waitpoints.approve(executionId, waitpoint, { by: 'operator', ...note }),
+    send: (mailbox, payload, options = {}) => messages.send(executionId, mailbox, payload, options),
   };
 }

@@ -10,7 +10,7 @@ import { shape } from '../contract/shape/shape.ts';
 import { guarded } from './guarded.ts';
 import type { StreamFrame, StreamItem, StreamSummary, SummaryItem } from '../contract/streams.ts';
 
-/** A frame of the stream with its chunk, or another item of a tail: closed, restarted, paused… */
+/** A frame of the stream with its chunk, or another item of a tail: closed, resumed, paused… */
 export type ChunkItem<Chunk> =
   | Exclude<StreamItem, { type: 'frame' }>
   | { type: 'frame'; cursor: string; attemptIndex: number; frame: StreamFrame; payload: Chunk };
@@ -104,6 +104,8 @@ function only(name: string, items: AsyncIterable<StreamItem>): AsyncIterableIter
     for (;;) {
       const item = await all.next();
       if (item.done === true) return item;
+      // What is different in another stream does not concern readers of this one.
+      if (item.value.type === 'restarted' && item.value.stream !== name) continue;
       if (item.value.type !== 'frame') return { done: false, value: item.value };
       const { frame } = item.value;
       if (frame.frameType === name) return { done: false, value: { ...item.value, payload: frame.payload } };

@@ -93,6 +93,7 @@ import type {
   WatchRequest,
   WatchSummaryRequest,
 } from './streams.ts';
+import type { PublishOptions, PublishResult } from './topics.ts';
 import type { SqlTransaction } from './transactions.ts';
 
 /** Executions by their id: submitting without a task's types, reading, finding, intervening. */
@@ -266,6 +267,15 @@ export interface Waitpoints {
   issueToken(executionId: string, waitpoint: string, request?: TokenRequest): Promise<IssuedToken>;
   /** Revokes all tokens of a waitpoint; signals already sent with them stay. Throws `not_found`. */
   revokeTokens(executionId: string, waitpoint: string): Promise<void>;
+}
+
+/** What is published to whoever waits for it. */
+export interface Topics {
+  /**
+   * Publishes to a topic: executions that wait for it resume, and the latest is kept for those who wait later. Resolves
+   * when it is committed; the executions are notified right after that.
+   */
+  publish(topic: string, data: unknown, options?: PublishOptions): Promise<PublishResult>;
 }
 
 /** The queues. */

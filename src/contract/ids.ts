@@ -137,6 +137,11 @@ export function partitionOfKey(namespace: string, key: string): number {
   return crc16(new TextEncoder().encode(`${namespace}${KEY_MARK}${key}`)) % PARTITION_COUNT;
 }
 
+/** The home of a topic: where it is published. */
+export function partitionOfTopic(namespace: string, topic: string): number {
+  return crc16(new TextEncoder().encode(`${namespace}\u0002${topic}`)) % PARTITION_COUNT;
+}
+
 /** Between a namespace and a key, and between a key and the idempotency keys that are meant under it. */
 export const KEY_MARK = '\u0001';
 

@@ -153,6 +153,11 @@ export const LIMITS = {
   messagesBytes: 16_777_216,
   /** Bytes of one message's payload, or of a reply, as JSON text. */
   messageBytes: 65_536,
+  /** Bytes of the name of a topic, which names the steps of its waits, and of what is published, as JSON text. */
+  topicBytes: 120,
+  publishedBytes: 65_536,
+  /** Executions notified of a topic in one transaction. */
+  topicTold: 256,
   /** Bytes of the name of a mailbox. */
   mailboxBytes: 128,
   messageIdBytes: 256,

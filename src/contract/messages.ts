@@ -28,6 +28,12 @@ export interface Starting {
   start?: StartRequest;
 }
 
+/** A message and the mailbox it is for. */
+export interface OutgoingMessage extends Pick<SendOptions, 'id'> {
+  mailbox: string;
+  payload?: unknown;
+}
+
 /** The outcome of sending a message. */
 export type SendOutcome =
   /** It is kept until the execution receives it. `started`: the execution was submitted in the same commit. */

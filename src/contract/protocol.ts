@@ -14,7 +14,13 @@ import type { FailureDetail } from './failure-detail.ts';
 import type { MemberRequest, SubmittedFlow } from './flows.ts';
 import type { ExecutionId } from './ids.ts';
 import type { Json } from './json.ts';
-import type { ContinueOutcome, ReplyOutcome, ReplyRequest } from './messages.ts';
+import type {
+  ContinueOutcome,
+  OutgoingMessage,
+  ReplyOutcome,
+  ReplyRequest,
+  SendOutcome,
+} from './messages.ts';
 import type {
   ApproveRequest,
   CreateWaitpointOutcome,
@@ -253,6 +259,8 @@ export interface WorkerPort {
     waitpoint: string,
     request: ApproveRequest,
   ): Promise<DeliverOutcome>;
+  /** Sends a message to a mailbox of a child of the lease's execution. Throws `not_found`. */
+  sendToChild(lease: LeaseRef, childId: string, message: OutgoingMessage): Promise<SendOutcome>;
   /** Replaces the execution's progress report. Ignored when the lease is gone. */
   reportProgress(lease: LeaseRef, progress: Progress): Promise<void>;
   /** Writes frames in order, all or none. */

@@ -7,6 +7,7 @@ import type { LeaseRefusal } from './protocol.ts';
 import type { PauseRequest, StepKey } from './steps.ts';
 import type { Duration } from './shape/duration.ts';
 import type { ExecutionId } from './ids.ts';
+import type { ReceivedTopic, TopicCondition } from './topics.ts';
 
 /** Who sends a signal. Sources are distinct by `type` and `identity` together. */
 export interface SignalSource {
@@ -40,7 +41,7 @@ export interface MessageCondition {
 }
 
 /** What a wait waits for: signals, or something that it takes. */
-export type WaitCondition = SignalCondition | MessageCondition;
+export type WaitCondition = SignalCondition | MessageCondition | TopicCondition;
 
 /** A message as its wait stores it. */
 export interface HandedMessage {
@@ -70,6 +71,8 @@ export interface WaitEnd {
   signals: Signal[];
   /** What a wait for a message has taken. */
   message?: HandedMessage;
+  /** What a wait for a topic has received. */
+  topic?: ReceivedTopic;
 }
 
 /** What a wait is for, as shown in lists. */

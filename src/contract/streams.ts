@@ -71,8 +71,6 @@ export interface WrittenOutput {
   frames: WrittenFrame[];
   /** Finished steps of earlier attempts that have frames. */
   steps: { name: string; key: string }[];
-  /** Those of them that frames of this attempt come after. */
-  placed: { name: string; key: string }[];
   /** Sources of patches in any attempt. */
   patchedBy: OutputSource[];
   /** Whether the document contains patches that no longer count: of a step that did not finish. */
@@ -147,8 +145,8 @@ export interface StreamFrame {
   /** The first frame of the same attempt, type and mode that no longer counts; `restarted` tells of it. */
   supersedes: string | null;
   /**
-   * The finished steps of earlier attempts that its handler had come past since the frame before: their frames come
-   * before this one, those of others after it. `foldStream` puts them there. Null: all of them come before it.
+   * The finished steps of earlier attempts that its handler had come past since it wrote the last frame of this type:
+   * their frames come before this one, those of others after it. `foldStream` puts them there. Null: all of them come before it.
    */
   after: readonly { name: string; key: string }[] | null;
   /**

@@ -3,7 +3,8 @@
  */
 import { parsed } from '../contract/shape/kinds.ts';
 import { refuse, shape } from '../contract/shape/shape.ts';
-import type { StreamWriters, TaskContext } from './task-context.ts';
+import type { TaskContext } from './task-context.ts';
+import type { StreamWriters } from './output.ts';
 import type { NoStreams, StreamKinds } from './streams.ts';
 import type { AnyTask, Task } from './task.ts';
 

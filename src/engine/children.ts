@@ -11,6 +11,11 @@ import { describe } from './describe.ts';
 import { cancel } from './executions/cancel.ts';
 import { readSnapshotOf } from './executions/reads.ts';
 import { leaseKey } from './kit/answers.ts';
+import { send } from './messages/messages.ts';
+import type { Sending } from './messages/sending.ts';
+import type { OutgoingMessage, SendOutcome } from '../contract/messages.ts';
+import { parsed } from '../contract/shape/kinds.ts';
+import { shape } from '../contract/shape/shape.ts';
 import type { EngineContext } from './kit/context.ts';
 import { approve, type Delivering } from './signals/signals.ts';
 
@@ -50,4 +55,21 @@ export async function signalChild(
 ): Promise<DeliverOutcome> {
   await checkChild(delivering.context, lease, childId);
   return approve(delivering, childId, waitpoint, request);
+}
+
+const outgoing = shape<OutgoingMessage>({
+  mailbox: parsed,
+  payload: parsed.optional(),
+  id: parsed.optional(),
+});
+
+export async function sendToChild(
+  sending: Sending,
+  lease: LeaseRef,
+  childId: string,
+  message: OutgoingMessage,
+): Promise<SendOutcome> {
+  const { mailbox, payload, ...options } = outgoing.check(message, 'message');
+  await checkChild(sending.context, lease, childId);
+  return send(sending, childId, mailbox, payload, options);
 }

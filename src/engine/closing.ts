@@ -70,7 +70,7 @@ async function closeContext(context: EngineContext, batches: readonly Settling[]
   context.streams.close();
   await context.feed.close();
   await Promise.all(batches.map((batch) => batch.settled()));
-  await Promise.all([context.flowWork.close(), context.families.close()]);
+  await Promise.all([context.flowWork.close(), context.families.close(), context.topicWork.close()]);
   await context.doorbell.close();
   await Promise.all([context.transactions.close(), context.handlings.close()]);
   await context.database.close();

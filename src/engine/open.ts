@@ -37,6 +37,7 @@ import { createMessageDeliveries } from './messages/sending.ts';
 import { ReplyWatch } from './messages/replies.ts';
 import { createSignalDeliveries } from './signals/signals.ts';
 import { createAppends } from './streams/append.ts';
+import { tellTopics } from './topics/telling.ts';
 import { StreamHub } from './streams/hub.ts';
 import { DatabaseStreams } from './streams/source.ts';
 import { loadTelemetry, type Telemetry } from '../telemetry/operations.ts';
@@ -130,6 +131,7 @@ export async function openEngine(
     streams: new StreamHub(new DatabaseStreams(database), doorbell),
     flowWork: new FlowWork((signal) => workOnFlows(context, signal)),
     families: new FamilyWork(() => context),
+    topicWork: new FlowWork((signal) => tellTopics(context, signal)),
     routes: new RouteCache(database),
     signing: new Signing(secretsOf(options.signingSecret), database.schema),
     demands: new Map(),

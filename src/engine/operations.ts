@@ -10,6 +10,7 @@ import type {
   Lanes,
   SigningKeys,
   Streams,
+  Topics,
   Upkeep,
   Waitpoints,
   Workers,
@@ -19,7 +20,7 @@ import type { MessageVerbs } from '../contract/messages.ts';
 import type { WorkerPort } from '../contract/protocol.ts';
 import type { DeliverOutcome, SignalRequest } from '../contract/signals.ts';
 import { atOnce, frequent, lasting, type Operations } from './binding.ts';
-import { cancelChild, describeChild, signalChild } from './children.ts';
+import { cancelChild, describeChild, sendToChild, signalChild } from './children.ts';
 import { describe } from './describe.ts';
 import { cancel } from './executions/cancel.ts';
 import { claim } from './executions/claiming/claim.ts';
@@ -56,6 +57,7 @@ import { suspend } from './signals/suspend.ts';
 import { createWaitpoint, issueToken, listWaitpoints, revokeTokens } from './signals/waitpoints.ts';
 import { readOrder, type Orders } from './steps/end-order.ts';
 import { listSteps, readSteps, type Steps } from './steps/steps.ts';
+import { publish, suspendOnTopics } from './topics/topics.ts';
 import type { Appends } from './streams/append.ts';
 import {
   shownItem,
@@ -83,6 +85,7 @@ export interface Groups {
   workers: Workers;
   signingKeys: SigningKeys;
   upkeep: Omit<Upkeep, 'reports'>;
+  topics: Topics;
   signals: { deliver(request: SignalRequest): Promise<DeliverOutcome> };
   messages: MessageVerbs;
   worker: WorkerPort;
@@ -146,7 +149,7 @@ function flowOperations(defaultPolicy: DefaultPolicy): Operations<Groups>['flows
 }
 
 function workerOperations(parts: Parts): Operations<Groups>['worker'] {
-  const { endings, submits, steps, orders, appends, deliveries, defaultPolicy } = parts;
+  const { endings, submits, steps, orders, appends, deliveries, messages, defaultPolicy } = parts;
   return {
     claim: frequent(claim),
     renew: frequent(renew),
@@ -158,7 +161,7 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
     recordOrder: (_, lease, order) => orders.record(lease, order),
     readOrder,
     pause: (_, lease, request) => steps.pause(lease, request),
-    suspend,
+    suspend: (context, lease, request) => suspendOnTopics(context, lease, request, suspend),
     createWaitpoint,
     reply,
     continueAs,
@@ -169,6 +172,8 @@ function workerOperations(parts: Parts): Operations<Groups>['worker'] {
       describeChild(context, lease, id, options) as Promise<never>,
     signalChild: (context, lease, id, waitpoint, request) =>
       signalChild({ context, deliveries }, lease, id, waitpoint, request),
+    sendToChild: (context, lease, id, message) =>
+      sendToChild({ context, messages, defaultPolicy }, lease, id, message),
     reportProgress: (_, lease, progress) => steps.progress(lease, progress),
     appendFrames: (_, lease, frames, options = {}) => appends.append(lease, frames, options),
     readWritten,
@@ -236,6 +241,7 @@ export function operationsOf(parts: Parts): Operations<Groups> {
     workers: { list: listWorkers },
     signingKeys: { list: listSigningKeys, rotate: rotateSigningKey, revoke: revokeSigningKey },
     upkeep: { serverTimeMs },
+    topics: { publish },
     signals: { deliver: (context, request) => deliverSignal({ context, deliveries }, request) },
     messages: {
       send: (context, id, mailbox, payload, options = {}) =>

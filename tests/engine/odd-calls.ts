@@ -149,6 +149,7 @@ function workCalls({ lease, lost, ended }: Known): OddCall[] {
     ['executions.submit', [REQUEST, { kind: 'k' }]],
     ['submit', { name: 'k', defaults: {} }, { a: [1] }, { priority: 1, delay: '1h', hint: 'off' }],
     ['executions.submit', { kind: 'k', key: 'order-1', ifExists: 'refuse', delay: 3_600_000 }],
+    ['publish', 'packed', { a: [1] }, { namespace: 'n', keep: '1h' }],
     ['executions.byKey', 'order-1', { namespace: 'n' }],
     ['byKey', 'order-1', { namespace: 'n', task: { name: 'k', defaults: {} } }],
     ['submitMany', { name: 'k', defaults: {} }, [{ input: 1, priority: 1, delay: '1h' }]],
@@ -186,6 +187,7 @@ function workCalls({ lease, lost, ended }: Known): OddCall[] {
     ['worker.cancelChild', lease, ID, NOTE],
     ['worker.describeChild', lease, ID, { include: ['steps'] }],
     ['worker.signalChild', lease, ID, 'w', { by: 'me', name: 'n', payload: { a: 1 }, idempotencyKey: 'k' }],
+    ['worker.sendToChild', lease, ID, { mailbox: 'm', payload: { a: 1 }, id: 'i' }],
     ['worker.reportProgress', lease, { percent: 5, message: 'm' }],
   ];
 }

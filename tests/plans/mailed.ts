@@ -13,13 +13,22 @@ import {
   replyToMessage,
   sendMessage,
   sendMessages,
+  startAndSend,
   type MessageCall,
 } from '../../src/engine/messages/messages.sql.ts';
 import { readForExplain } from '../../src/engine/operator/explain.sql.ts';
 import { suspendExecution, type SuspendAnswer } from '../../src/engine/signals/signals.sql.ts';
 import { operatorCallsOn } from './operated.ts';
 import type { Recorder } from './plan-recorder.ts';
-import { callsOn, claimBatch, submitBatch, unknownLeases } from './workload.ts';
+import {
+  callsOn,
+  claimBatch,
+  LARGE_PAYLOAD,
+  makeKnown,
+  submitBatch,
+  submitCall,
+  unknownLeases,
+} from './workload.ts';
 
 const SCENES = 4;
 const CONTINUED = 3;
@@ -109,7 +118,19 @@ async function walkContinued(
   await fireUntilNone(database);
 }
 
+/** Sent to a key that names nothing, with a route nobody knows and then with a known one, and again when it names one. */
+async function walkStarted(database: Database): Promise<void> {
+  const key = randomUUID();
+  const call = submitCall({ kinds: [`started-${key}`], count: 1, payload: LARGE_PAYLOAD });
+  const message = () => ({ mailbox: 'in', messageId: randomUUID(), payload: '{}', isRequest: false, key });
+  await startAndSend(database, call, message(), MAILBOX);
+  await startAndSend(database, await makeKnown(database, call), message(), MAILBOX);
+  const next = submitCall({ kinds: [`started-${key}`], count: 1 });
+  await startAndSend(database, next, message(), MAILBOX);
+}
+
 export async function walkMailed(database: Database, client: Recorder['client']): Promise<void> {
+  await walkStarted(database);
   const runs = await submitBatch(database, { kinds: [`continued-${randomUUID()}`], count: CONTINUED });
   await walkContinued(database, client, async () => (await claimBatch(database, runs.routes, 1))[0]!);
   const [stranger] = unknownLeases(1);

@@ -28,12 +28,7 @@ import {
   type FrameRange,
 } from '../../src/engine/streams/streams.sql.ts';
 import { readParentEnded } from '../../src/engine/streams/parent.sql.ts';
-import {
-  readEarlierSteps,
-  readOutside,
-  readPatchRows,
-  readPlaced,
-} from '../../src/engine/streams/written.sql.ts';
+import { readEarlierSteps, readOutside, readPatchRows } from '../../src/engine/streams/written.sql.ts';
 import { listSteps } from '../../src/engine/steps/steps.sql.ts';
 import type { TestDatabase } from '../../src/testing/test-database.ts';
 import { nodesOf, openRecorder, type PlanNode, type RecordedPlan, type Recorder } from './plan-recorder.ts';
@@ -208,7 +203,6 @@ describe('on full tables', () => {
     const start = { tsMs: 0, seq: 0 };
     expect(await readWhole((database) => readOutside(database, lease, start, 500))).toEqual([]);
     expect(await readWhole((database) => readEarlierSteps(database, lease))).toEqual([]);
-    expect(await readWhole((database) => readPlaced(database, lease))).toEqual([]);
     const patches = (database: Database) => readPatchRows(database, lease, { limit: 500, whole: true });
     expect(await readWhole(patches)).toEqual([]);
     expect((await planOf(patches)).map((node) => node['Index Name'])).toContain('ff_frame_patch');

@@ -15,6 +15,7 @@ import { recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
 import { walkFollowed } from './followed.ts';
 import { walkJoined } from './joined.ts';
 import { walkOperated, walkUnknownOperated } from './operated.ts';
+import { walkPublished } from './published.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { walkAskedEvents } from './asked-events.ts';
 import { walkAlone } from './alone.ts';
@@ -161,6 +162,7 @@ export async function walk(walker: Recorder, rival: Recorder, each: number): Pro
   await walkAskedEvents(database, each);
   await walkTold(database, client);
   await walkMailed(database, client);
+  await walkPublished(database, each);
   await walkWritten(database);
   await walkJoined(database, client);
   await walkFollowed(database, client, rival);

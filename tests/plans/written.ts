@@ -89,6 +89,8 @@ async function walkCarried(database: Database): Promise<void> {
   await expectOutcome('appended', appendFrames(database, appendCall(lease, [['summary', '{"b": 1}']]), null));
   const name = `written-${randomUUID()}`;
   const call = await makeKnown(database, submitCall({ kinds: [name], count: 1 }));
+  // The first spawn marks its parent.
+  await spawnExecutions(database, lease, call);
   const [spawned] = await spawnExecutions(database, lease, call);
   const child = (await claimBatch(database, [spawned!.routeId], 1))[0]!;
   await readParentEnded(database, child);

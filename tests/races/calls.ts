@@ -4,6 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { completedBy, failedBy, releasedBy } from '../setup/ended-rows.ts';
+import { messageCallsOf, type MessageCalls } from './messages/calls.ts';
 import { signalCallsOf, type SignalCalls } from './signals/calls.ts';
 import { streamCallsOf, type StreamCalls } from './streams/calls.ts';
 
@@ -47,6 +48,8 @@ const FUNCTIONS = {
   append: 'ff_append_frames',
   recordForParent: 'ff_record_for_parent',
   revokeTokens: 'ff_revoke_tokens',
+  send: 'ff_send_messages',
+  continueAs: 'ff_continue',
 } as const;
 
 export type FunctionNames = Partial<Record<keyof typeof FUNCTIONS, string>>;
@@ -103,7 +106,7 @@ export interface PauseFor {
   needed?: number;
 }
 
-export interface Calls extends SignalCalls, StreamCalls {
+export interface Calls extends SignalCalls, StreamCalls, MessageCalls {
   submit(submission: Submission): Call;
   claim(routeId: number, limit: number, worker: string): Call;
   complete(leases: Lease[]): Call;
@@ -153,8 +156,12 @@ function operatorCallsOf(call: Caller): Pick<Calls, 'replay' | 'prioritise' | 'f
   };
 }
 
-function callsOfParts(call: Caller): SignalCalls & StreamCalls {
-  return { ...signalCallsOf(call, PARTITION), ...streamCallsOf(call, PARTITION) };
+function callsOfParts(call: Caller): SignalCalls & StreamCalls & MessageCalls {
+  return {
+    ...signalCallsOf(call, PARTITION),
+    ...streamCallsOf(call, PARTITION),
+    ...messageCallsOf(call, PARTITION),
+  };
 }
 
 /** The engine's functions that end executions return one value for all; naive ones return rows. */

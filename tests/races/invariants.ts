@@ -4,6 +4,7 @@
  * as sentences; an empty list is a pass.
  */
 import { LEASE_MS, LONG_LEASE_MS, SHORT_LEASE_MS, type Answer, type Ask } from './calls.ts';
+import { MESSAGE_VIOLATIONS_SQL } from './messages/invariants.ts';
 import { SIGNAL_VIOLATIONS_SQL } from './signals/invariants.ts';
 
 /** The whole life of a lease as its events show it; without the last group it is still held. */
@@ -133,7 +134,8 @@ WHERE ($1::uuid[] IS NULL OR s.execution_id = ANY ($1)) AND NOT EXISTS (
 export async function violationsOf(through: Ask, ids: string[] | null): Promise<string[]> {
   const found = await through(VIOLATIONS_SQL, [ids, LIFE_OF_A_LEASE, HELD_LEASE, LEASE_TIMES]);
   const told = await through(SIGNAL_VIOLATIONS_SQL, [ids]);
-  return [...found.rows, ...told.rows].map((row) => `${row.execution_id} ${row.problem}`);
+  const sent = await through(MESSAGE_VIOLATIONS_SQL, [ids]);
+  return [...found.rows, ...told.rows, ...sent.rows].map((row) => `${row.execution_id} ${row.problem}`);
 }
 
 /** The events an accepted result promises. A refusal and a repeated result promise none. */
@@ -149,6 +151,7 @@ function promisedBy({ word, repeated, reclaimed, takenFrom }: Answer): string[] 
     case 'retry_scheduled':
     case 'paused':
     case 'released':
+    case 'run_continued':
       return ['lease.released'];
     case 'renewed':
       return ['lease.renewed'];

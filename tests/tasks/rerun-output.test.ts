@@ -122,8 +122,14 @@ describe('after a pause', () => {
     const asked: string[] = [];
     const counting = (port: WorkerPort): WorkerPort => ({
       ...port,
-      readWritten: (lease) => (asked.push('written'), port.readWritten(lease)),
-      readPatches: (lease) => (asked.push('patches'), port.readPatches(lease)),
+      readWritten(lease) {
+        asked.push('written');
+        return port.readWritten(lease);
+      },
+      readPatches(lease) {
+        asked.push('patches');
+        return port.readPatches(lease);
+      },
     });
     const first = await started(async (ctx) => void (await ctx.stream.patch({ a: 1 })), counting);
     await first.run.result();
@@ -165,7 +171,7 @@ describe('another attempt', () => {
     expect(document).toEqual({ done: 2, first: true });
     // What was written is kept as it was written; what was applied did not take progress back.
     const { frames } = await engine.streams.read(id);
-    const [patch] = frames.filter(({ mode }) => mode === 'summary');
+    const patch = frames.find(({ mode }) => mode === 'summary');
     expect(patch).toMatchObject({ payload: { done: 0, first: true }, applied: { first: true } });
   });
 });

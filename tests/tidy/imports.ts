@@ -23,9 +23,17 @@ const ANYTHING = 'anything';
  */
 const UNDER = ['engine/kit', 'engine/database', 'model', 'contract'];
 const CAPABILITY = ['engine/executions', ...UNDER];
-const CAPABILITIES = ['steps', 'families', 'signals', 'messages', 'streams', 'flows', 'feed', 'operator'].map(
-  (name) => `engine/${name}`,
-);
+const CAPABILITIES = [
+  'steps',
+  'families',
+  'signals',
+  'messages',
+  'streams',
+  'flows',
+  'topics',
+  'feed',
+  'operator',
+].map((name) => `engine/${name}`);
 
 const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   contract: [],
@@ -41,6 +49,7 @@ const MAY_IMPORT: Record<string, readonly string[] | typeof ANYTHING> = {
   'engine/messages': CAPABILITY,
   'engine/streams': CAPABILITY,
   'engine/flows': CAPABILITY,
+  'engine/topics': CAPABILITY,
   'engine/feed': UNDER,
   'engine/operator': [...CAPABILITY, 'model/gates'],
   'engine/upkeep': [...CAPABILITY, ...CAPABILITIES],

@@ -236,7 +236,8 @@ END $$;
 --   3  ff_timer, ff_flow_job          new rows: a parent to notify, children to end, members of a flow to advance
 --   4  ff_attempt_history             new rows; one that was paused before has its row, which only its lease touches
 --   5  ff_event_pack                  new rows
---   6  ff_timer, ff_suspension        limits and waits that are over; what somebody else holds is skipped
+--   6  ff_timer, ff_suspension,       limits and waits that are over; what somebody else holds is skipped
+--      ff_topic_wait
 --   7  ff_stream_meta                 the stream of the attempt that ends; an append has locked the execution first
 --   8  ff_stream_summary              new rows: the document of the attempt that follows
 -- Small statements, each only if there is something to write: one for everything would cost more than all of them.
@@ -338,6 +339,9 @@ BEGIN
       SELECT timer_id FROM ff_timer
       WHERE kind IN ('deadline', 'attempt_limit') AND execution_id = ANY (v_ids) AND (kind = 'attempt_limit' OR v_ends)
       FOR UPDATE SKIP LOCKED));
+  END IF;
+  IF v_ends AND v_traits & 64 <> 0 THEN
+    DELETE FROM ff_topic_wait WHERE execution_id = ANY (v_ids);
   END IF;
   IF t.leaves_suspension AND v_paused THEN
     PERFORM ff_leave_suspension(ARRAY(

@@ -39,6 +39,7 @@ END $$;
 --   2    it was submitted with a key
 --   4    it may have children that end with it (ff_spawn)
 --   32   it has a mailbox (ff_send_message)
+--   64   it has waited for topics, and may do so now
 --   128  it has continued as a new run (ff_continue)
 CREATE OR REPLACE FUNCTION ff_traits_of(p_policy jsonb) RETURNS smallint LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN

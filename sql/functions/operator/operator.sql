@@ -8,6 +8,9 @@ CREATE OR REPLACE FUNCTION ff_renew_waits(p_ids uuid[], p_from_start boolean) RE
 #variable_conflict use_column
 BEGIN
   DELETE FROM ff_step WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND kind = 'wait' AND value ->> 'outcome' = 'pending';
+  IF p_from_start THEN
+    DELETE FROM ff_topic_seen WHERE execution_id = ANY (p_ids);
+  END IF;
   UPDATE ff_waitpoint w SET retired_by = (SELECT replay_count + 1 FROM ff_execution e WHERE e.execution_id = w.execution_id)
   WHERE execution_id = ANY (p_ids) AND retired_by = 0 AND (p_from_start OR close_reason IN ('timed_out', 'expired') OR expires_at_ms <= ff_now_ms());
   UPDATE ff_waitpoint SET step_name = NULL, step_key = NULL

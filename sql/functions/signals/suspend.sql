@@ -59,7 +59,7 @@ BEGIN
     END IF;
     IF v_value ->> 'outcome' = 'pending' THEN
       v_overdue := v_overdue OR v_is_late;
-      v_open := v_open || jsonb_build_array((v_wait - 'timeout_ms') || jsonb_build_object('timeout_at_ms', v_value -> 'timeoutAtMs',
+      v_open := v_open || jsonb_build_array((v_wait - 'timeout_ms' #- '{condition,offer}') || jsonb_build_object('timeout_at_ms', v_value -> 'timeoutAtMs',
         'reason', coalesce(v_value -> 'reason', v_wait -> 'reason')));
     ELSE
       v_ended := v_ended || jsonb_build_object('name', v_wait -> 'name', 'key', v_wait -> 'key', 'end', v_value);

@@ -254,6 +254,8 @@ BEGIN
   CASE p_wait #>> '{condition,kind}'
     WHEN 'message' THEN
       RETURN ff_store_wait_end(p_id, p_wait, ff_take_message(p_id, p_wait));
+    WHEN 'topic' THEN
+      RETURN ff_store_wait_end(p_id, p_wait, ff_take_topic(p_id, p_wait));
     ELSE
       IF ff_condition_met(p_wait -> 'condition', p_id) THEN
         RETURN ff_end_wait(p_id, p_wait, 'satisfied');
@@ -305,6 +307,7 @@ BEGIN
   WHERE execution_id = p_id AND retired_by = 0 AND name = p_wait ->> 'name' AND key = p_wait ->> 'key'
     AND kind = 'wait' AND value ->> 'outcome' = 'pending';
   PERFORM ff_close_waitpoints(p_id, p_wait, p_outcome);
+  PERFORM ff_leave_topic(p_id, p_wait);
   RETURN v_values[1];
 END $$;
 

@@ -79,6 +79,7 @@ BEGIN
       SELECT ctid AS tid FROM ff_tag WHERE tag_key = g.key AND tag_value = g.value
         AND created_at_ms = e.created_at_ms AND execution_id = u.id OFFSET 0) t));
   DELETE FROM ff_key WHERE execution_id = ANY (v_gone);
+  DELETE FROM ff_topic_seen WHERE execution_id = ANY (v_gone);
   PERFORM ff_forget_members(v_gone);
   DELETE FROM ff_stream_summary WHERE execution_id = ANY (v_gone);
   DELETE FROM ff_stream_meta WHERE execution_id = ANY (v_gone);

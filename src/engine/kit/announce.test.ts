@@ -6,7 +6,7 @@ import { expect, it, vi } from 'vitest';
 import type { Hint } from '../../contract/protocol.ts';
 import { announce, announcementOf, MEANINGS, type Answer, type Opened } from './announce.ts';
 
-const NOBODY = { hint: undefined, flowWork: false };
+const NOBODY = { hint: undefined, flowWork: false, topicWork: false };
 
 function hintOf(...answers: (Answer | Opened)[]): Partial<Hint> {
   const { hint } = announcementOf(answers);
@@ -83,12 +83,13 @@ it('dueInMs decides whether the parent of what timed out is notified', () => {
 it.each(['more', 'flow_cancelled'] as const)(
   '%s is work for flows, and nothing for anybody else',
   (outcome) => {
-    expect(announcementOf([{ outcome, uuid: null, routeId: null }])).toEqual({
-      hint: undefined,
-      flowWork: true,
-    });
+    expect(announcementOf([{ outcome, uuid: null, routeId: null }])).toEqual({ ...NOBODY, flowWork: true });
   },
 );
+
+it('what was published is work for topics, and nothing for anybody else', () => {
+  expect(announcementOf([{ outcome: 'published' }])).toEqual({ ...NOBODY, topicWork: true });
+});
 
 it('what is due later cannot be claimed; a deadline keeps nobody from claiming', () => {
   expect(hintOf({ outcome: 'submitted', routeId: 7, dueInMs: 50 })).toEqual({ dueInMs: 50 });

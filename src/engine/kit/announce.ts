@@ -27,7 +27,8 @@ type Outcome =
   | 'known'
   | 'continued'
   | 'member_cancelled'
-  | 'flow_cancelled';
+  | 'flow_cancelled'
+  | 'published';
 
 /** What the database returned for one execution. */
 export type Answer = { outcome: Outcome } & { [Given in Part]?: Answered[Given] | null };
@@ -47,6 +48,8 @@ interface Meaning {
   stream?: true;
   /** There may be work left for its flow. */
   flow?: true;
+  /** Executions that wait for a topic are to be told. */
+  topic?: true;
   /** Its parent may have to be notified, by a timer that is due at once. */
   parent?: true;
 }
@@ -95,6 +98,7 @@ export const MEANINGS: Readonly<Record<Outcome, Meaning | null>> = {
   reclaims_exhausted: ENDED_BY_OTHERS,
   more: { flow: true },
   flow_cancelled: { flow: true },
+  published: { topic: true },
   discarded: null,
   renewed: null,
   recorded: null,
@@ -143,20 +147,26 @@ export interface Announcement {
   hint: Hint | undefined;
   /** Whether this process has work to do for flows. */
   flowWork: boolean;
+  /** The same for topics. */
+  topicWork: boolean;
 }
+
+/** What announcing needs; whoever publishes nothing needs no work for topics. */
+type Announcing = Pick<EngineContext, 'doorbell' | 'flowWork'> & Partial<Pick<EngineContext, 'topicWork'>>;
 
 /**
  * Notifies whoever waits for these outcomes, in this process and in others. Call it after the commit only. `here`: the
  * transaction itself has notified the others.
  */
 export function announce(
-  { doorbell, flowWork }: Pick<EngineContext, 'doorbell' | 'flowWork'>,
+  { doorbell, flowWork, topicWork }: Announcing,
   answers: readonly (Answer | Opened)[],
   reach: 'here' | 'everywhere' = 'everywhere',
 ): void {
   const announcement = announcementOf(answers);
   if (announcement.hint !== undefined) doorbell.ring(announcement.hint, reach);
   if (announcement.flowWork) flowWork.stir();
+  if (announcement.topicWork) topicWork?.stir();
 }
 
 /** The same for executions that were completed, when nothing else came of it: there is nothing to derive from each. */
@@ -184,7 +194,7 @@ export function announcementOf(answers: readonly (Answer | Opened)[]): Announcem
   let everywhere = false;
   let count = 0;
   let dueInMs = Number.POSITIVE_INFINITY;
-  let flowWork = false;
+  let [flowWork, topicWork] = [false, false];
   for (const answer of answers) {
     if (isOpened(answer)) {
       if (answer.routes === 'all') everywhere = true;
@@ -206,6 +216,7 @@ export function announcementOf(answers: readonly (Answer | Opened)[]): Announcem
     if (isGiven(answer.deadlineInMs)) dueInMs = Math.min(dueInMs, Math.max(0, answer.deadlineInMs));
     if (meaning.parent) dueInMs = 0;
     flowWork ||= meaning.flow === true;
+    topicWork ||= meaning.topic === true;
   }
   const hint: Hint = {
     routes: everywhere ? 'all' : [...routes],
@@ -215,7 +226,7 @@ export function announcementOf(answers: readonly (Answer | Opened)[]): Announcem
     ended,
     streams,
   };
-  return { hint: isEmpty(hint) ? undefined : hint, flowWork };
+  return { hint: isEmpty(hint) ? undefined : hint, flowWork, topicWork };
 }
 
 function isOpened(answer: Answer | Opened): answer is Opened {

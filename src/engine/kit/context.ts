@@ -35,6 +35,8 @@ export interface EngineContext {
   flowWork: FlowWork;
   /** Children that end with their parents, or begin again with them. */
   families: FamilyWork;
+  /** The same for what was published and not told yet. */
+  topicWork: FlowWork;
   routes: RouteCache;
   /** The secrets tokens are signed with. */
   signing: Signing;

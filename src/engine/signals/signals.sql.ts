@@ -9,6 +9,7 @@ import type {
   Waitpoint,
   WaitReason,
 } from '../../contract/signals.ts';
+import type { ReceivedTopic, TopicCondition } from '../../contract/topics.ts';
 import { columns, columnsOf, idText, inSchema, withColumns, type RowOf } from '../database/columns.ts';
 import { run, type Database } from '../database/database.ts';
 import type { Answered, Refused } from '../executions/answered.sql.ts';
@@ -29,7 +30,15 @@ export interface WaitpointRow {
 }
 
 /** A condition as ff_end_if_met expects it. */
-export type ConditionRow = SignalCondition | (MessageCondition & { limit: number });
+export type ConditionRow = SignalCondition | (MessageCondition & { limit: number }) | TopicRow;
+
+/** What the home of the topic had just before: the number of the last, and that itself while it is kept. */
+export interface TopicOffer {
+  last: number;
+  offer: ReceivedTopic | null;
+}
+
+type TopicRow = Required<TopicCondition> & TopicOffer;
 
 export interface WaitRow {
   name: string;

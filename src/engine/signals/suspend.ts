@@ -19,18 +19,20 @@ import {
   type WaitReason,
   type WaitRequest,
 } from '../../contract/signals.ts';
+import type { TopicCondition } from '../../contract/topics.ts';
 import { conditionFault, waitpointsOf, type ConditionFault } from '../../model/conditions.ts';
 import type { TransitionName } from '../../model/transitions.ts';
 import {
   suspendExecution,
   type ConditionRow,
   type SuspendAnswer,
+  type TopicOffer,
   type WaitpointRow,
   type WaitRow,
 } from './signals.sql.ts';
 import { announce } from '../kit/announce.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { delayTime } from '../kit/kinds.ts';
+import { delayTime, namespaceName } from '../kit/kinds.ts';
 import { checkPayloadSchema } from './payload-schema.ts';
 import { signalName, waitpointName } from './signals.ts';
 import { leaseKey, toRefusal } from '../kit/answers.ts';
@@ -85,6 +87,15 @@ const messageCondition = shape<MessageCondition>({
   mailbox: string(LIMITS.mailboxBytes),
 });
 
+const topicCondition = shape<TopicCondition>({
+  kind: choice(['topic']),
+  topic: string(LIMITS.topicBytes),
+  namespace: namespaceName.optional(),
+});
+
+/** What the homes of topics offer, by the conditions that ask for them. */
+export type TopicOffers = ReadonlyMap<WaitCondition, TopicOffer>;
+
 const TRANSITIONS: Record<WaitReason, TransitionName> = {
   signal: 'suspend',
   approval: 'suspend_for_approval',
@@ -97,9 +108,10 @@ export async function suspend(
   context: EngineContext,
   lease: LeaseRef,
   request: SuspendRequest,
+  offers: TopicOffers = new Map(),
 ): Promise<SuspendOutcome> {
   suspendRequest.check(request, 'request');
-  const waits = request.waits.map((wait, index) => waitRow(wait, `request.waits[${index}]`));
+  const waits = request.waits.map((wait, index) => waitRow(wait, `request.waits[${index}]`, offers));
   const key = leaseKey(lease, 'lease');
   const answer = await suspendExecution(context.database, {
     lease: key,
@@ -152,11 +164,11 @@ export function refuseFault(outcome: string): void {
     );
 }
 
-function waitRow(wait: WaitRequest, field: string): WaitRow {
+function waitRow(wait: WaitRequest, field: string, offers: TopicOffers): WaitRow {
   return {
     name: wait.name,
     key: wait.key ?? '',
-    condition: conditionRow(wait.condition, `${field}.condition`),
+    condition: conditionRow(wait.condition, `${field}.condition`, offers),
     timeout_ms: wait.timeoutMs ?? null,
     on_timeout: wait.onTimeout ?? 'fail',
     resume_delay_ms: wait.resumeDelayMs ?? 0,
@@ -187,10 +199,14 @@ function checkCondition(condition: SignalCondition, field: string): SignalCondit
 }
 
 /** Conditions that are not about signals are a whole wait; they are no part of another. */
-function conditionRow(condition: WaitCondition, field: string): ConditionRow {
-  if (condition?.kind !== 'message') return checkCondition(condition, field);
-  const { kind, mailbox } = messageCondition.check(condition, field);
-  return { kind, mailbox, limit: LIMITS.messagesPerRun };
+function conditionRow(condition: WaitCondition, field: string, offers: TopicOffers): ConditionRow {
+  if (condition?.kind === 'message') {
+    const { kind, mailbox } = messageCondition.check(condition, field);
+    return { kind, mailbox, limit: LIMITS.messagesPerRun };
+  }
+  if (condition?.kind !== 'topic') return checkCondition(condition, field);
+  const { kind, topic, namespace = 'default' } = topicCondition.check(condition, field);
+  return { kind, topic, namespace, ...(offers.get(condition) ?? { last: 0, offer: null }) };
 }
 
 function toCondition(condition: SignalCondition, field: string, depth: number): SignalCondition {
@@ -223,17 +239,19 @@ function waitpointRows(
   schemas: ReadonlyMap<string, string | null>,
 ): WaitpointRow[] {
   const rows = waits.flatMap(({ name: step, key, condition, timeout_ms: timeout }) =>
-    (condition.kind === 'message' ? [] : waitpointsOf(condition)).map((name): WaitpointRow => {
-      const schema = schemas.get(name) ?? null;
-      return {
-        id: randomUUID(),
-        name,
-        expires_in_ms: timeout,
-        step_name: step,
-        step_key: key,
-        ...(schema === null ? {} : { schema: JSON.parse(schema) as unknown }),
-      };
-    }),
+    (condition.kind === 'message' || condition.kind === 'topic' ? [] : waitpointsOf(condition)).map(
+      (name): WaitpointRow => {
+        const schema = schemas.get(name) ?? null;
+        return {
+          id: randomUUID(),
+          name,
+          expires_in_ms: timeout,
+          step_name: step,
+          step_key: key,
+          ...(schema === null ? {} : { schema: JSON.parse(schema) as unknown }),
+        };
+      },
+    ),
   );
   const names = new Set(rows.map((row) => row.name));
   if (names.size < rows.length) refuse('request.waits', 'share a waitpoint; give each wait its own');

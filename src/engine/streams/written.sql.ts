@@ -40,8 +40,7 @@ export function readOutside(
   });
 }
 
-/** `kept`: it is finished, by the lease that wrote this. */
-const STEPPED = columnsOf<{ name: string; key: string; kept: boolean }>('f')('name', 'key', 'kept');
+const STEPPED = columnsOf<{ name: string; key: string }>('f')('name', 'key');
 
 /** Reads the steps that wrote frames in earlier attempts and are finished. */
 export function readEarlierSteps(
@@ -54,7 +53,7 @@ export function readEarlierSteps(
     text: inSchema(
       database,
       `SELECT ${STEPPED.list} FROM (
-         SELECT DISTINCT t.name, t.key, true AS kept FROM (
+         SELECT DISTINCT t.name, t.key FROM (
            SELECT DISTINCT attempt_index, lease_epoch, step_name, step_key FROM s.ff_frame
            WHERE execution_id = $1 AND attempt_index < $2 AND step_name IS NOT NULL AND mode <> 'best_effort') x
          JOIN s.ff_step t ON t.execution_id = $1 AND t.retired_by = 0 AND t.name = x.step_name AND t.key = x.step_key
@@ -63,23 +62,6 @@ export function readEarlierSteps(
     params: [uuid, attemptIndex],
     repeatable: 'yes',
   });
-}
-
-/** Reads the steps of earlier attempts that frames of this one come after. */
-export async function readPlaced(
-  database: Database,
-  { uuid, attemptIndex }: LeaseKey,
-): Promise<[name: string, key: string][]> {
-  const rows = await run<{ steps: [string, string][] }>(database, {
-    doing: 'reading what was written',
-    text: inSchema(
-      database,
-      `SELECT after_steps AS steps FROM s.ff_frame WHERE execution_id = $1 AND attempt_index = $2 AND after_steps IS NOT NULL`,
-    ),
-    params: [uuid, attemptIndex],
-    repeatable: 'yes',
-  });
-  return rows.flatMap(({ steps }) => steps);
 }
 
 const PATCH = columns<{

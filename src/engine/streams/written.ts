@@ -21,7 +21,6 @@ import {
   readEarlierSteps,
   readOutside,
   readPatchRows,
-  readPlaced,
   type OutsideFrame,
   type PatchRow,
 } from './written.sql.ts';
@@ -32,17 +31,15 @@ const PAGE = 5_000;
 export async function readWritten(context: EngineContext, lease: LeaseRef): Promise<WrittenOutput> {
   const key = leaseKey(lease, 'lease');
   const isFirst = key.attemptIndex === 0;
-  const [frames, steps, placed, patches] = [
+  const [frames, steps, patches] = [
     await outside(context, key),
     isFirst ? [] : await readEarlierSteps(context.database, key),
-    isFirst ? [] : await readPlaced(context.database, key),
     await readPatchRows(context.database, key, { limit: LIMITS.refoldedPatches, whole: false }),
   ];
   const ofSteps = patches.filter(({ stepName, kept }) => stepName !== null && !kept);
   return {
     frames,
     steps: steps.map(({ name, key: stepKey }) => ({ name, key: stepKey })),
-    placed: placed.map(([name, stepKey]) => ({ name, key: stepKey })),
     patchedBy: distinct(patches.filter(({ kept }) => kept).map((row) => sourceOf(key, row)!)),
     hasLeftovers: ofSteps.some(({ attemptIndex }) => attemptIndex === key.attemptIndex),
   };

@@ -13,6 +13,7 @@ import type { Chore, Reconciler } from './reconciler.ts';
 import { retention } from './retention.ts';
 import { startReconcilers, type ReconcilerRunner } from './runner.ts';
 import { stalePointers } from './stale-pointers.ts';
+import { missedTopics, oldTopics, topicWork } from './topic-work.ts';
 import { unusedRoutes } from './unused-routes.ts';
 
 /** Act on executions. Some of these and of the others remember where they stopped, so each process has its own. */
@@ -32,6 +33,9 @@ function newChores(): Chore[] {
     flowWork,
     flowSiblings,
     lostEnds(),
+    topicWork,
+    missedTopics(),
+    oldTopics,
   ];
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Json } from '../../contract/json.ts';
 import type { CountCondition, CountedBy, TimeoutBehaviour, WaitCondition } from '../../contract/signals.ts';
+import type { TopicCondition } from '../../contract/topics.ts';
 import type { BlockingReason } from '../../contract/states.ts';
 import { leavesOf } from '../conditions.ts';
 import { shortDuration } from '../../contract/shape/duration.ts';
@@ -44,7 +45,11 @@ const ON_TIMEOUT: Record<TimeoutBehaviour, string> = {
   escalate: 'it is escalated to an operator',
 };
 const SHOWN = 'see flowfabric waitpoints list';
-const SENT = 'see flowfabric send';
+/** What waits that take something wait for, and how to give it. */
+const TAKEN: Readonly<Record<string, readonly [string, string]>> = {
+  message: ['a message', 'see flowfabric send'],
+  topic: ['a topic', 'see flowfabric publish'],
+};
 
 /** How long until the next timeout or sleep is due, or null when there is none. */
 export function nextTimeMs({ wakeInMs, waits }: SuspensionFacts): number | null {
@@ -53,14 +58,14 @@ export function nextTimeMs({ wakeInMs, waits }: SuspensionFacts): number | null 
 }
 
 export function tellSuspension(reason: BlockingReason, suspension: SuspensionFacts | null): string {
-  const awaited = `waiting for ${AWAITED[reason] ?? 'a signal'}`;
-  if (suspension === null) return `It is suspended, ${awaited}; ${SHOWN}.`;
+  const awaited = AWAITED[reason] ?? 'a signal';
+  if (suspension === null) return `It is suspended, waiting for ${awaited}; ${SHOWN}.`;
   const { suspendedAgoMs, wakeInMs, waits } = suspension;
   const told = firstOf(waits.map(waitText), '; ');
   const woken = wakeInMs === null ? '' : `; in any case it resumes ${inTime(wakeInMs)}`;
-  const isMail = waits.every(({ condition }) => condition.kind === 'message');
-  const [what, shown] = isMail ? ['waiting for a message', SENT] : [awaited, SHOWN];
-  return `Suspended for ${shortDuration(suspendedAgoMs)}, ${what}: ${told}${woken}; ${shown}.`;
+  const kinds = new Set(waits.map(({ condition }) => condition.kind));
+  const [what, hint] = (kinds.size === 1 && TAKEN[[...kinds][0]!]) || [awaited, SHOWN];
+  return `Suspended for ${shortDuration(suspendedAgoMs)}, waiting for ${what}: ${told}${woken}; ${hint}.`;
 }
 
 /** The same for programs. */
@@ -96,7 +101,7 @@ function waitFacts({ name, key, timeoutInMs, onTimeout, condition, counts }: Ope
 }
 
 function jsonOf(condition: WaitCondition): Json {
-  if (condition.kind === 'message') return { ...condition };
+  if (condition.kind === 'message' || condition.kind === 'topic') return { ...condition };
   if (condition.kind !== 'count') return { kind: condition.kind, of: condition.of.map(jsonOf) };
   return { ...condition, waitpoints: [...condition.waitpoints] };
 }
@@ -105,11 +110,12 @@ function waitText({ name, key, timeoutInMs, onTimeout, condition, counts }: Open
   const which = key === '' ? quoted(name) : `${quoted(name)} (${quoted(key)})`;
   const end =
     timeoutInMs === null ? '' : ` (times out ${inTime(timeoutInMs)}, then ${ON_TIMEOUT[onTimeout]})`;
+  if (condition.kind === 'topic') return `${quoted(condition.topic)}${end}`;
   return `${which} ${conditionText(condition, counts)}${end}`;
 }
 
 /** Conditions that are nested deeper are only counted. */
-function conditionText(condition: WaitCondition, counts: readonly number[]): string {
+function conditionText(condition: Exclude<WaitCondition, TopicCondition>, counts: readonly number[]): string {
   if (condition.kind === 'message') return `needs a message in ${quoted(condition.mailbox)}`;
   if (condition.kind === 'count') return `has ${leafText(condition, counts[0])}`;
   const left = [...counts];

@@ -72,6 +72,8 @@ export class Children {
         during(() => port.cancelChild(claim, id, { reason: 'cancelled by its parent', by, ...note })),
       describe: (options) => during(() => port.describeChild(claim, id, options)),
       signal: (waitpoint, note = {}) => during(() => port.signalChild(claim, id, waitpoint, { by, ...note })),
+      send: (mailbox, payload, options = {}) =>
+        during(() => port.sendToChild(claim, id, { ...options, mailbox, payload })),
     };
   }
 

@@ -24,17 +24,17 @@ import type {
   Logger,
   MapOptions,
   TaskLogger,
-  OutputStream,
-  ParentScope,
   SpawnOptions,
   StepFunction,
   StepOptions,
   TaskContext,
+  TopicOptions,
   TransactionFunction,
   TransactionOptions,
   WaitForOptions,
   WaitpointOptions,
 } from '../../define/task-context.ts';
+import type { OutputStream, ParentScope } from '../../define/output.ts';
 import { mailboxName, stepName, waitpointName, type Keyed } from './call-arguments.ts';
 import { Continuation } from './continuation.ts';
 import { mapItems } from './map.ts';
@@ -64,6 +64,7 @@ const ASYNC_METHODS = [
   'waitFor',
   'createWaitpoint',
   'receive',
+  'topic',
   'spawn',
   'all',
   'allSettled',
@@ -282,6 +283,13 @@ export class HandlerContext implements TaskContext {
 
   continueAs(input: unknown): never {
     return (this.#continuation = new Continuation(input)) as never;
+  }
+
+  /** Only the overloads of TaskContext can tell, by the options, whether the wait may time out. */
+  async topic(name: string, options: TopicOptions<unknown> = {}): Promise<never> {
+    const { arguments: given, topics } = this.#run;
+    const plan = given.checked(`topic(${JSON.stringify(name)})`, () => topics.plan(name, options));
+    return topics.wait(plan, name, options) as Promise<never>;
   }
 
   async spawn<In, Parsed, Made, Out, Streams extends StreamKinds>(

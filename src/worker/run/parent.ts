@@ -6,7 +6,7 @@ import { EngineError, isEngineError } from '../../contract/errors.ts';
 import { LIMITS } from '../../contract/limits.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { ParentChange } from '../../contract/streams.ts';
-import type { ParentOutcome, ParentScope } from '../../define/task-context.ts';
+import type { ParentOutcome, ParentScope } from '../../define/output.ts';
 import { checkParentChange } from '../../model/parent-changes.ts';
 import type { HeldLease } from '../loop/lease-watch.ts';
 import { subjectOf } from '../task.ts';

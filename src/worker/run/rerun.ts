@@ -36,8 +36,11 @@ export class Rerun {
   #ends = 0;
   #written: Promise<WrittenOutput> | undefined;
   #streams: Map<string, Stream> | undefined;
-  /** Steps of earlier attempts whose frames have no place among those of this attempt yet. */
-  #unplaced = new Set<string>();
+  /** Steps of earlier attempts that have frames, and those of them that the run has not come past. */
+  #earlier: ReadonlySet<string> = new Set();
+  #unpassed = new Set<string>();
+  /** By stream: how many of those passed its frames have told of. */
+  readonly #told = new Map<string, number>();
   /** How many of those passed have been considered. */
   #considered = 0;
   #document: RerunDocument | undefined;
@@ -75,7 +78,7 @@ export class Rerun {
       if (found === 'same') return undefined;
       if (found !== undefined) said.supersedes = found;
     }
-    const after = this.#placing();
+    const after = this.#placing(frame);
     const applied = frame.mode === 'summary' ? await this.#document!.fold(frame.payload, written) : undefined;
     const more = {
       ...said,
@@ -99,9 +102,8 @@ export class Rerun {
       if (known === undefined) this.#streams.set(streamName(frame), { frames: [frame], same: 0 });
       else known.frames.push(frame);
     }
-    const placed = new Set(written.placed.map((step) => sourceName({ step })));
-    const earlier = written.steps.map((step) => sourceName({ step }));
-    this.#unplaced = new Set(earlier.filter((name) => !placed.has(name)));
+    this.#earlier = new Set(written.steps.map((step) => sourceName({ step })));
+    this.#unpassed = new Set(this.#earlier);
     const read = () => insist(this.#lease, () => this.#port.readPatches(this.#lease.claim));
     this.#document = new RerunDocument(written, read);
     return written;
@@ -109,8 +111,11 @@ export class Rerun {
 
   /** Takes into account what the run had passed when it wrote the frame. */
   #consider(passed: number): void {
-    for (; this.#considered < passed; this.#considered += 1)
-      this.#document!.pass(this.#passed[this.#considered]!);
+    for (; this.#considered < passed; this.#considered += 1) {
+      const name = this.#passed[this.#considered]!;
+      this.#unpassed.delete(name);
+      this.#document!.pass(name);
+    }
   }
 
   /** `same` if it was written before; the id of the first frame that differs from what is written now. */
@@ -129,17 +134,21 @@ export class Rerun {
   }
 
   /**
-   * Steps of earlier attempts that the run has passed: their frames come before the one that is written now. Undefined
-   * when all of them do.
+   * Steps of earlier attempts that the run has come past since it wrote to the stream: their frames come before the one
+   * that is written now. For each stream by itself, because it may be read by itself. Undefined when all of them do.
    */
-  #placing(): { name: string; key: string }[] | undefined {
-    if (this.#unplaced.size === 0) return undefined;
-    const now = this.#passed.slice(0, this.#considered).filter((name) => this.#unplaced.delete(name));
-    return now.map((name) => {
-      const [key, stepped] = (JSON.parse(name) as [string, string, string]).toReversed() as [string, string];
-      return { name: stepped, key };
-    });
+  #placing(frame: EncodedFrame): { name: string; key: string }[] | undefined {
+    if (this.#unpassed.size === 0) return undefined;
+    const stream = streamName(frame);
+    const passed = this.#passed.slice(this.#told.get(stream) ?? 0, this.#considered);
+    this.#told.set(stream, this.#considered);
+    return passed.filter((name) => this.#earlier.has(name)).map(stepNamed);
   }
+}
+
+function stepNamed(source: string): { name: string; key: string } {
+  const [, name, key] = JSON.parse(source) as [string, string, string];
+  return { name, key };
 }
 
 function streamName({ mode, frameType }: Pick<WrittenFrame | EncodedFrame, 'mode' | 'frameType'>): string {

@@ -8,7 +8,8 @@ import { LIMITS } from '../../contract/limits.ts';
 import type { WorkerPort } from '../../contract/protocol.ts';
 import type { StepKey } from '../../contract/steps.ts';
 import type { StreamKinds } from '../../define/streams.ts';
-import type { FlowScope, Logger, OutputStream, ParentScope, TaskLogger } from '../../define/task-context.ts';
+import type { FlowScope, Logger, TaskLogger } from '../../define/task-context.ts';
+import type { OutputStream, ParentScope } from '../../define/output.ts';
 import { CallArguments } from './call-arguments.ts';
 import { Children } from './children.ts';
 import { flowScope } from './flow.ts';
@@ -20,6 +21,7 @@ import { ProgressReports } from './progress.ts';
 import { Rerun } from './rerun.ts';
 import { currentTry } from './run-step.ts';
 import { Signals } from './wait-for.ts';
+import { Topics } from './topics.ts';
 import { StepBook } from './step-book.ts';
 import { contractStreams, outputStream, type StreamRun } from './stream.ts';
 import { StreamWriter } from './stream-writer.ts';
@@ -37,6 +39,7 @@ export class Run {
   #madeChildren: Children | undefined;
   #madeSignals: Signals | undefined;
   #madeMessages: Messages | undefined;
+  #madeTopics: Topics | undefined;
   #madeHandOver: HandOver | undefined;
   readonly #log: Logger;
   #factLog: TaskLogger | undefined;
@@ -95,6 +98,10 @@ export class Run {
 
   get messages(): Messages {
     return (this.#madeMessages ??= new Messages(this));
+  }
+
+  get topics(): Topics {
+    return (this.#madeTopics ??= new Topics(this.lease, this.book, this.waits, this.handOver));
   }
 
   get handOver(): HandOver {

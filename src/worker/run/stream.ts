@@ -16,7 +16,7 @@ import type {
   OutputStream,
   SummaryWriter,
   WriteOptions,
-} from '../../define/task-context.ts';
+} from '../../define/output.ts';
 import type { StepTry } from './run-step.ts';
 import type { StreamWriter } from './stream-writer.ts';
 import { subjectOf, TaskAborted } from '../task.ts';

@@ -60,6 +60,34 @@ const waitpointOptions = shape<WaitpointOptions<unknown>>({
 });
 const SCHEMA_TARGET = 'draft-2020-12';
 
+/** The parts of a run that a wait uses. */
+interface WaitParts {
+  book: StepBook;
+  waits: Waits;
+  handOver: HandOver;
+}
+
+/** Waits until a wait has ended, unless it did in an earlier run; the handler gets what `read` makes of that. */
+export async function awaitEnd<Value>(
+  { book, waits, handOver }: WaitParts,
+  wait: SignalWait,
+  read: (end: WaitEnd) => Promise<Value>,
+): Promise<Value> {
+  const { name, key } = wait.request;
+  book.take('wait', name, key);
+  const askedAt = performance.now();
+  return handOver.take(stepOutcomeId(name, key), async (asked) => {
+    const past = await waits.busyWith(async () => {
+      const stored = await book.find('wait', name, key);
+      if (stored?.end === undefined || stored.end === null) await asked.begin();
+      else asked.endedAtMs = stored.end.endedAtMs;
+      return stored?.end ?? null;
+    });
+    const end = past ?? (await waits.signals(wait, askedAt));
+    return waits.busyWith(() => read(end));
+  });
+}
+
 export class Signals {
   readonly #port: WorkerPort;
   readonly #lease: HeldLease;
@@ -84,25 +112,13 @@ export class Signals {
   ): Promise<WaitResult<Payload>> {
     return this.explaining(`waitFor('${name}')`, async () => {
       const wait = signalWaitOf(name, key, options);
-      return this.ended(wait, (outcome) => resultOf(outcome, codeOf(options.schema)));
+      return this.ended(wait, (end) => resultOf(end, codeOf(options.schema)));
     });
   }
 
   /** What a wait returns, made of how it ended, when it is its turn. */
-  async ended<Result>(wait: SignalWait, toResult: (end: WaitEnd) => Promise<Result>): Promise<Result> {
-    const { name, key } = wait.request;
-    this.#book.take('wait', name, key);
-    const askedAt = performance.now();
-    return this.#handOver.take(stepOutcomeId(name, key), async (asked) => {
-      const past = await this.#waits.busyWith(async () => {
-        const stored = await this.#book.find('wait', name, key);
-        if (stored?.end === undefined || stored.end === null) await asked.begin();
-        else asked.endedAtMs = stored.end.endedAtMs;
-        return stored?.end ?? null;
-      });
-      const outcome = past ?? (await this.#waits.signals(wait, askedAt));
-      return this.#waits.busyWith(() => toResult(outcome));
-    });
+  ended<Result>(wait: SignalWait, toResult: (end: WaitEnd) => Promise<Result>): Promise<Result> {
+    return awaitEnd({ book: this.#book, waits: this.#waits, handOver: this.#handOver }, wait, toResult);
   }
 
   /** A waitpoint that this run has opened; undefined for anything else. */

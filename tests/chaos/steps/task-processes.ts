@@ -24,9 +24,11 @@ export function timeFor(processes: number): { timeout: number } {
 
 export interface TaskProcessOptions {
   url: string;
-  mode: 'tenSteps' | 'threeSteps' | 'parent' | 'extender' | 'sleeper';
+  mode: 'tenSteps' | 'threeSteps' | 'parent' | 'extender' | 'sleeper' | 'inbox';
   kinds: readonly string[];
   childKind?: string;
+  /** Messages of one run. */
+  runLength?: number;
   name: string;
   concurrency?: number;
   /** Stays in the middle of its work. */

@@ -8,7 +8,14 @@ import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { plainDatabase } from '../../setup/database.ts';
 
 /** The partition is a column of every unique key, after the execution. */
-const IN_THE_KEY = ['ff_attempt_history', 'ff_idempotency', 'ff_pending_cancel_groups', 'ff_setback'];
+const IN_THE_KEY = [
+  'ff_attempt_history',
+  'ff_idempotency',
+  'ff_pending_cancel_groups',
+  'ff_published',
+  'ff_setback',
+  'ff_topic',
+];
 
 /** A uuid names one execution or flow in all partitions, so the key is complete without it: every unique index includes it. */
 const COVERED = [
@@ -38,6 +45,8 @@ const COVERED = [
   'ff_suspension',
   'ff_tag',
   'ff_timer',
+  'ff_topic_seen',
+  'ff_topic_wait',
   'ff_waitpoint',
 ];
 

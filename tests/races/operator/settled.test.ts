@@ -101,10 +101,7 @@ it('a look at the newer ones and then at the older ones finds none in some order
       return found.rows.length;
     },
   });
-  const outcomes = await arena.race({
-    given,
-    sessions: { crawler, watcher: [half('newer'), half('older')] },
-  });
+  const outcomes = await raceWith([half('newer'), half('older')]);
   const found = outcomes.map(
     (outcome) => stepValue<number>(outcome, 'watcher.newer') + stepValue<number>(outcome, 'watcher.older'),
   );
