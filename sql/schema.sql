@@ -2533,7 +2533,7 @@ CREATE TABLE ff_worker (
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f2cc6ff7b384992c62836431fb07bf9c
+--   md5 985418ae910efeee45921d0727f0e5c2
 
 -- function ff_sweep_grants(p_after_ms bigint, p_after bigint, p_limit integer)
 --   returns TABLE(look_at_ms bigint, claim_no bigint, done integer)

@@ -51,6 +51,8 @@ function definitions(redact: Redaction | undefined) {
 export async function play(crew: Crew, redact: Redaction | undefined): Promise<Stage> {
   const { pay, child } = definitions(redact);
   const [engine, elsewhere] = [await crew.connect(CARRYING), await crew.connect(CARRYING)];
+  const topic = newKind();
+  await engine.publish(topic, secret('topic'));
   const got: Record<string, unknown> = {};
   const logged: string[] = [];
   const note = (...said: unknown[]) => void logged.push(textOf(said));
@@ -75,6 +77,7 @@ export async function play(crew: Crew, redact: Redaction | undefined): Promise<S
         await ctx.streams.state.patch(secret('document'));
         await ctx.stream.flush();
         got['message'] = (await ctx.receive<Card>('commands')).payload;
+        got['topic'] = (await ctx.topic<Card>(topic)).data;
         got['signal'] = (await ctx.waitFor<Card>('approval', { schema: {} })).payload;
         got['child result'] = await (await ctx.spawn(child, secret('child-input'))).result();
         if (input.fails) throw new TypeError(`${SECRET}-failure`, { cause: new Error(`${SECRET}-cause`) });

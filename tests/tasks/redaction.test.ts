@@ -170,6 +170,7 @@ describe.each<[string, Redaction]>([
       step: secret('step'),
       signal: secret('signal'),
       message: secret('message'),
+      topic: secret('topic'),
       'child input': secret('child-input'),
       'child result': secret('child-result'),
       result: secret('result'),

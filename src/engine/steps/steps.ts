@@ -212,13 +212,12 @@ function shownStep(step: ListedStep, redaction: Redaction | null): ListedStep {
 }
 
 function shownWait(end: WaitEnd, redaction: Redaction): WaitEnd {
-  const { signals, message } = end;
+  const { signals, message, topic } = end;
   return {
     ...end,
     signals: signals.map((signal) => ({ ...signal, payload: shownValue(signal.payload, redaction) })),
-    ...(message === undefined
-      ? {}
-      : { message: { ...message, payload: shownValue(message.payload, redaction) } }),
+    ...(message && { message: { ...message, payload: shownValue(message.payload, redaction) } }),
+    ...(topic && { topic: { ...topic, data: shownValue(topic.data, redaction) } }),
   };
 }
 

@@ -5,7 +5,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { stepValue, type StepLike } from '../../../src/testing/stepper.ts';
+import { runRace, stepValue, type Interleaving, type StepLike } from '../../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { testDatabase } from '../../setup/database.ts';
 import { arenaOn, leased, type Arena, type Scene } from '../arena.ts';
@@ -21,19 +21,17 @@ beforeAll(async () => {
 
 afterAll(() => database?.drop());
 
+/** That of all executions of races. */
+const PARTITION = 7;
 const batchOf = ({ ids }: Scene): string => ids[0]!;
 
-/** As a submit writes it. */
-async function tag(query: Ask, id: string, scene: Scene): Promise<void> {
-  await query(
-    `UPDATE ff_execution SET tags = jsonb_build_object('batch', $2::text) WHERE execution_id = $1`,
-    [id, batchOf(scene)],
-  );
-  await query(
-    `INSERT INTO ff_tag (tag_key, tag_value, created_at_ms, execution_id, partition_key)
-     SELECT 'batch', $2, created_at_ms, execution_id, partition_key FROM ff_execution WHERE execution_id = $1`,
-    [id, batchOf(scene)],
-  );
+function tag(query: Ask, id: string, scene: Scene): Promise<unknown> {
+  const tags = JSON.stringify({ batch: batchOf(scene) });
+  return query(`SELECT ff_set_tags($1, $2::smallint, $3::text::jsonb, '{}', 64, 'me')`, [
+    id,
+    PARTITION,
+    tags,
+  ]);
 }
 
 /** One that runs and has the tag. */
@@ -61,6 +59,18 @@ const crawler: StepLike<Scene>[] = [
   },
 ];
 
+/** Every order. Tags are changed here, which no race of the arena does. */
+function raceWith(watcher: StepLike<Scene>[]): Promise<Interleaving[]> {
+  return runRace<Scene>({
+    connect: () => database.connect(),
+    setup: () => given(arena),
+    sessions: { crawler, watcher },
+    check: ({ results }) => {
+      expect(Object.values(results).filter(({ ok }) => !ok)).toEqual([]);
+    },
+  });
+}
+
 it('one look at all of them finds one that is open, whenever it is', async () => {
   const look: StepLike<Scene> = {
     name: 'look',
@@ -73,7 +83,7 @@ it('one look at all of them finds one that is open, whenever it is', async () =>
       return found.rows[0]?.['execution_id'] ?? null;
     },
   };
-  const outcomes = await arena.race({ given, sessions: { crawler, watcher: [look] } });
+  const outcomes = await raceWith([look]);
   expect(outcomes).toHaveLength(3);
   for (const outcome of outcomes) expect(stepValue<string | null>(outcome, 'watcher.look')).not.toBeNull();
 });
@@ -91,10 +101,7 @@ it('a look at the newer ones and then at the older ones finds none in some order
       return found.rows.length;
     },
   });
-  const outcomes = await arena.race({
-    given,
-    sessions: { crawler, watcher: [half('newer'), half('older')] },
-  });
+  const outcomes = await raceWith([half('newer'), half('older')]);
   const found = outcomes.map(
     (outcome) => stepValue<number>(outcome, 'watcher.newer') + stepValue<number>(outcome, 'watcher.older'),
   );
