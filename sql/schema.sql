@@ -992,6 +992,7 @@ CREATE TABLE ff_stream_summary (
   attempt_index integer NOT NULL,
   version integer NOT NULL,
   kept_version integer DEFAULT 0 NOT NULL,
+  refold_from integer,
   partition_key smallint NOT NULL,
   patch_kind text DEFAULT 'json-merge-patch'::text NOT NULL,
   document_json jsonb NOT NULL,
@@ -1392,7 +1393,7 @@ CREATE TABLE ff_worker (
 -- function ff_carry_documents(p_ids uuid[], p_again boolean, p_now bigint)
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 6f1e6368ea395de86f91afecc993bf5d
+--   md5 6d4a1fd900f6a01b9de312b52e59cb47
 
 -- function ff_change_priority(p_ids uuid[], p_partitions smallint[], p_epochs bigint[], p_priority integer, p_actor text)
 --   returns TABLE(execution_id uuid, outcome text, lifecycle_phase text, eligibility_state text, route_id integer, old_priority integer)
@@ -1544,6 +1545,11 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
 --   md5 5a4c5082ce019eb24a1dd619737659f5
 
+-- function ff_descendants(p_root uuid, p_after uuid, p_limit bigint)
+--   returns TABLE(place bigint, execution_id uuid)
+--   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 387b84004a46b6de81459f5498c0ca54
+
 -- function ff_downstreams(p_ids uuid[], p_limit integer)
 --   returns uuid[]
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
@@ -1682,7 +1688,7 @@ CREATE TABLE ff_worker (
 -- function ff_fold_patches(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_patches bytea[], p_max_bytes integer, p_now bigint)
 --   returns integer
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 aba8b6527fbcf49f9f0d961cc83d4a7b
+--   md5 f1826ef66eb477f743b8b58423c899cb
 
 -- function ff_forget(p_ids uuid[], p_partitions smallint[], p_retain_ms bigint, p_again_ms bigint)
 --   returns TABLE(execution_id uuid, outcome text)
@@ -1854,10 +1860,10 @@ CREATE TABLE ff_worker (
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 ac98c76df1b87d2c6e1eb82f8bf71f6c
 
--- function ff_keep_patches(p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer)
+-- function ff_keep_patches(p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer, OUT p_count integer)
 --   returns record
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 f8ed0319f488cad6a6d62760f61fb725
+--   md5 4210b1b35d42528de6c0d8d4b8f0ba55
 
 -- function ff_keeps_key(p_row ff_locked)
 --   returns boolean
@@ -2147,7 +2153,7 @@ CREATE TABLE ff_worker (
 -- function ff_record_for_parent(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_name text, p_key text, p_value jsonb, p_duration integer, p_changes jsonb, p_max_document integer)
 --   returns TABLE(outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, kind text, value jsonb, parent_id uuid)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4451d36563004b190549ac2fe6de4a48
+--   md5 58f36826e67f0aacba7c0bb2cadb43a7
 
 -- function ff_record_orders(p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_places integer[], p_ends jsonb[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -2163,6 +2169,16 @@ CREATE TABLE ff_worker (
 --   returns void
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
 --   md5 f5014cb4892cc134b18d47a0da34fa71
+
+-- function ff_refold(p_summary ff_stream_summary, p_most integer)
+--   returns ff_stream_summary
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100
+--   md5 9286da831c6179c350a559f6666d3ceb
+
+-- function ff_refold_stored(p_id uuid, p_attempt integer, p_most integer)
+--   returns boolean
+--   plpgsql VOLATILE PARALLEL UNSAFE COST 100 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
+--   md5 71e9d977d4a38fd150ce0b1579d68fba
 
 -- function ff_refusals(p_verb text, p_ids uuid[], p_partitions smallint[], p_attempts integer[], p_epochs bigint[], p_accepted uuid[])
 --   returns TABLE(execution_id uuid, outcome text, repeated boolean, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, attempt_index integer, route_id integer, retry_in_ms bigint)
@@ -2517,7 +2533,7 @@ CREATE TABLE ff_worker (
 -- function ff_suspend(p_id uuid, p_partition smallint, p_attempt integer, p_epoch bigint, p_transition text, p_only_look boolean, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer, p_wake_ms bigint, p_children jsonb, p_needed integer)
 --   returns TABLE(outcome text, lifecycle_phase text, terminal_outcome text, lease_epoch bigint, ended jsonb, due_in_ms bigint)
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 39e1d314fa116198bc5bc83ad5a52131
+--   md5 f2cc6ff7b384992c62836431fb07bf9c
 
 -- function ff_sweep_grants(p_after_ms bigint, p_after bigint, p_limit integer)
 --   returns TABLE(look_at_ms bigint, claim_no bigint, done integer)
@@ -2697,7 +2713,7 @@ CREATE TABLE ff_worker (
 -- function ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer)
 --   returns text
 --   plpgsql STABLE PARALLEL UNSAFE COST 100
---   md5 248fe5d592f1b1d0929e109eed3f9417
+--   md5 f25187eef6a2731f44ce90c3e1791f98
 
 -- function ff_wait_is_over(p_id uuid, p_attempt integer, p_epoch bigint)
 --   returns boolean

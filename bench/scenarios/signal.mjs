@@ -1,5 +1,5 @@
 /**
- * Ours only: how soon and how fast suspended executions resume after a signal, compared with how soon and how fast
+ * Ours only: how soon and how fast suspended executions resume after a signal or a message, compared with how soon and how fast
  * fresh ones start after a submit, in the same way. Two scenarios, because each compares a different figure.
  */
 import { withStore } from '../harness/draining.mjs';
@@ -14,6 +14,7 @@ const COUNT = { quick: 1_000, full: 5_000 };
 const WHATS = [
   { what: 'submit', label: 'submit → running, a fresh execution' },
   { what: 'signal', label: 'signal → running, after its wait' },
+  { what: 'message', label: 'message → running, after its receive' },
 ];
 
 function casesOf(bench, most, groupOf) {
@@ -26,7 +27,7 @@ function casesOf(bench, most, groupOf) {
     label,
     what,
     count,
-    ...(what === 'submit' ? {} : { relativeTo: { key: 'submit', label: 'signal ÷ submit' } }),
+    ...(what === 'submit' ? {} : { relativeTo: { key: 'submit', label: `${what} ÷ submit` } }),
   }));
 }
 
@@ -42,7 +43,7 @@ function measure(one, bench, name) {
 /** @type {import('../harness/runner.mjs').Scenario} */
 export const signal = {
   name: 'signal',
-  title: 'From a signal to the handler that waited for it (ours only)',
+  title: 'From a signal or a message to the handler that waited for it (ours only)',
   metrics: [
     { name: 'p50 ms', better: 'lower' },
     { name: 'p95 ms', better: 'lower' },

@@ -78,6 +78,8 @@ CREATE TABLE ff_stream_summary (
   attempt_index    integer NOT NULL,
   version          integer NOT NULL,
   kept_version     integer NOT NULL DEFAULT 0,
+  -- The attempt whose patches are still to be folded into it, after kept_seq, and then those of later ones; NULL: none.
+  refold_from      integer,
   partition_key    smallint NOT NULL,
   patch_kind       text NOT NULL DEFAULT 'json-merge-patch',
   document_json    jsonb NOT NULL,

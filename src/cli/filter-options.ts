@@ -25,6 +25,7 @@ export interface FilterOptions {
   namespace?: string;
   tag?: string[];
   parent?: string;
+  descendants?: boolean;
   createdAfter?: string;
   createdBefore?: string;
   endedAfter?: string;
@@ -40,6 +41,7 @@ const NAMES = [
   'namespace',
   'tag',
   'parent',
+  'descendants',
   'createdAfter',
   'createdBefore',
   'endedAfter',
@@ -67,6 +69,7 @@ export const FILTER_OPTIONS: readonly OptionSpec[] = [
   ['--namespace <name>', 'of this namespace'],
   ['--tag <key=value>', 'with this tag', { isRepeatable: true }],
   ['--parent <id>', 'spawned by this execution'],
+  ['--descendants', 'with --parent: and everything below those'],
   ['--created-after <time>', 'submitted since: 2h for two hours ago, or a time such as 2026-05-17T08:00Z'],
   ['--created-before <time>', 'submitted before'],
   ['--ended-after <time>', 'ended since'],
@@ -106,6 +109,7 @@ export async function readFilter(
     ...(kind === undefined ? {} : { kind }),
     ...(tag === undefined ? {} : { tags: parseTagFilter(tag) }),
     ...(parent === undefined ? {} : { parentId: parent }),
+    ...(options.descendants === undefined ? {} : { descendants: options.descendants }),
     ...(await readTimes(options, engine.upkeep)),
     ...(Object.keys(failure).length === 0 ? {} : { failure }),
   };
@@ -176,6 +180,7 @@ export function filterWords(filter: ExecutionFilter): string[] {
     ...word('--namespace', namespace),
     ...Object.entries(tags).flatMap(([key, value]) => ['--tag', `${key}=${value}`]),
     ...word('--parent', parentId),
+    ...(filter.descendants === true ? ['--descendants'] : []),
     ...TIMES.flatMap(([member, , option]) => {
       const ms = filter[member];
       return ms === undefined ? [] : [option, instant(ms)];
@@ -196,6 +201,7 @@ const OPTION_OF: readonly [RegExp, string][] = [
   [/filter\.tags\./g, '--tag '],
   [/filter\.tags/g, '--tag'],
   [/filter\.parentId/g, '--parent'],
+  [/filter\.descendants/g, '--descendants'],
   [/filter\.failure\.category/g, '--error-category'],
   [/filter\.failure\.contains/g, '--error-contains'],
   [/filter\.failure/g, '--error-category or --error-contains'],

@@ -21,6 +21,10 @@ export interface ExecutionFilter {
   tags?: Readonly<Record<string, string>>;
   /** Spawned by this execution. */
   parentId?: string;
+  /**
+   * With `parentId`: everything below it, too. Each is followed by what is below it, in the order they were spawned.
+   */
+  descendants?: boolean;
   /** Submitted at or after the first, and before the second, in milliseconds since 1970. */
   createdFromMs?: number;
   createdBeforeMs?: number;

@@ -169,7 +169,10 @@ export interface WorkerRegistration extends Interest {
 
 /** Options of firing timers. */
 export interface FireOptions {
-  /** `leave`: flow work is left to the processes that finished its members and to the reconcilers. Default `await`. */
+  /**
+   * `leave`: flow work is left to the processes that finished its members and to the reconcilers, and children that end
+   * with their parent are not waited for. Default `await`.
+   */
   flows?: 'await' | 'leave';
 }
 

@@ -25,6 +25,8 @@ function contextOf(refusing?: string): { context: EngineContext; done: string[] 
     'streams',
     'feed',
     'flowWork',
+    'families',
+    'topicWork',
     'doorbell',
     'transactions',
     'handlings',

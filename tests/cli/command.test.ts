@@ -15,6 +15,7 @@ const ID = '{fp:12}:01890a5d-ac96-774b-bcce-b302099a8057';
 /** With the alias, as the help lists them. */
 const COMMANDS = [
   'submit',
+  'publish',
   'demo',
   'list',
   'describe|show',

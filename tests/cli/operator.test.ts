@@ -138,6 +138,12 @@ describe('an invalid value', () => {
     [['change-priority', 'high', UNKNOWN], 'The priority must be a whole number from 0 to 9000.'],
     [['replay', UNKNOWN], `Required option '--reason <text>' not specified.`],
     [['replay', UNKNOWN, '--reason', 'r', '--from', 'end'], '--from must be one of failed_step, start.'],
+    [['replay', UNKNOWN, '--reason', 'r', '--step-key', 'k'], '--step-key needs --from-step.'],
+    [
+      ['replay', UNKNOWN, '--reason', 'r', '--from', 'start', '--from-step', 's'],
+      'Give either --from or --from-step.',
+    ],
+    [['list', '--descendants'], '--descendants requires --parent'],
   ];
 
   it.each(cases)('is refused in %j with exit code 2 and a message that names it', async (args, sentence) => {
@@ -243,6 +249,41 @@ describe('flowfabric replay', () => {
       outcome: 'not_terminal',
       lifecyclePhase: 'runnable',
     });
+  });
+});
+
+describe('flowfabric replay --from-step', () => {
+  it('keeps the steps before it, and says so when there is none of that name', async () => {
+    const id = await submit('stepped');
+    const port = workerPort(engine);
+    const lease = await claim('stepped');
+    for (const [name, key] of [
+      ['first', ''],
+      ['second', 'a'],
+      ['third', ''],
+    ] as const)
+      await port.recordStep(lease, { name, key, value: name });
+    await port.complete(lease);
+    const none = await run('replay', id, '--reason', 'r', '--from-step', 'second');
+    expect(none).toEqual({
+      exitCode: 4,
+      output: `${id}  not replayed: it has recorded no such step\n`,
+      errors: '',
+    });
+    const done = await run('replay', id, '--reason', 'r', '--from-step', 'second', '--step-key', 'a');
+    expect(done).toEqual({ exitCode: 0, output: `${id}  replayed (replay 1)\n`, errors: '' });
+    expect(await port.readSteps(id)).toMatchObject([{ name: 'first' }]);
+  });
+});
+
+describe('flowfabric list --descendants', () => {
+  it('finds everything below an execution', async () => {
+    const root = await submit('root');
+    const port = workerPort(engine);
+    await port.spawn(await claim('root'), [{ kind: 'middle' }]);
+    await port.spawn(await claim('middle'), [{ kind: 'leaf' }]);
+    const { output } = await run('list', '--parent', root, '--descendants', '--json');
+    expect(lines<{ kind: string }>(output).map(({ kind }) => kind)).toEqual(['middle', 'leaf']);
   });
 });
 

@@ -21,6 +21,13 @@ const PRINTED: Record<string, string[]> = {
     'grace: accepted, resumed',
     'a telescope, approved by ada and grace',
   ],
+  entity: [
+    'a deposit of 10: 10',
+    'the same deposit, sent again: 10',
+    'four more and the end: 20',
+    'closed with 20',
+    'runs before the last: 3 messages',
+  ],
   streaming: [
     'the reader leaves in the middle of the second sentence',
     'the agent was killed, and another one takes over',

@@ -46,6 +46,7 @@ const FILTERS: readonly ExecutionFilter[] = [
   { kind: 'nobody', lane: 'default' },
   { tags: { team: 'plans', tier: 'gold' } },
   { parentId: `{fp:${PARTITION}}:${key.uuid}` },
+  { parentId: `{fp:${PARTITION}}:${key.uuid}`, descendants: true },
   { states: ['waiting'], lane: 'default' },
   { states: ['waiting', 'delayed', 'active', 'suspended', 'waiting_children'] },
   { states: ['completed', 'failed', 'cancelled', 'expired', 'skipped'], failure: { contains: 'x' } },

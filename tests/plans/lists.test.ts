@@ -77,7 +77,7 @@ const FILLING = [
    SELECT ${ID}, n / ${TOGETHER}, 0, CASE WHEN n = 5 THEN 2 ELSE 1 END, 0, s.phase::ff_lifecycle_phase, 'unowned',
      s.eligibility::ff_eligibility_state, 'none', s.outcome::ff_terminal_outcome, 'attempt_terminal', 0,
      'space-' || n % ${NAMESPACES}, CASE s.eligibility WHEN 'not_eligible_until_time' THEN ${FAR_MS} + n / ${TOGETHER} END,
-     CASE WHEN n % 10 = 0 THEN lpad(to_hex(n % 20), 32, '0')::uuid END,
+     CASE WHEN n % 10 = 0 AND n > 20 THEN lpad(to_hex(n % 20), 32, '0')::uuid END,
      CASE WHEN n >= ${TAGGED_FROM} THEN '{"team": "plans"}'::jsonb ELSE '{}' END,
      CASE s.phase WHEN 'active' THEN n / ${CLAIMED_TOGETHER} END, CASE s.phase WHEN 'active' THEN 0 END
    FROM generate_series(1, ${EXECUTIONS}) n
@@ -133,6 +133,7 @@ const PLAIN: Record<string, ExecutionFilter> = {
     createdBeforeMs: 9_000,
   },
   'a parent': { parentId: PARENT },
+  'a family': { parentId: PARENT, descendants: true },
   'a parent and the time of submission': { parentId: PARENT, createdFromMs: 1_000, createdBeforeMs: 5_000 },
   'what runs': { states: ['active'] },
   'what is suspended': { states: ['suspended'] },
@@ -154,6 +155,7 @@ const SPARSE: Record<string, ExecutionFilter> = {
   'a tag and a rare kind': { tags: { team: 'plans' }, kind: 'rare2' },
   'two tags': { tags: { team: 'plans', tier: 'gold' } },
   'a parent and a rare kind': { parentId: PARENT, kind: 'rare2' },
+  'a family and a rare kind': { parentId: PARENT, descendants: true, kind: 'rare2' },
   'what waits in no such namespace': { states: ['waiting'], namespace: 'nobody' },
   'what waits in one lane and no such namespace': {
     states: ['waiting'],

@@ -61,6 +61,7 @@ async function walkParts(walker: Recorder, rival: Recorder, routes: number[], ea
   await rival.client.query('ROLLBACK');
   await settleFamilies(database);
   await part(1);
+  await client.query('SELECT * FROM ff_descendants($1, NULL, 1000)', [parent!.uuid]);
   await replay(database, parent!);
   await settleChildren(database, parent!, children.slice(0, 1));
   await settleFamilies(database);

@@ -10,7 +10,7 @@ import { appendFrames, type AppendAnswer, type AppendCall } from '../../src/engi
 import { appendToStreams } from '../../src/engine/streams/append-together.sql.ts';
 import { END_PLACE } from '../../src/engine/streams/source.ts';
 import { readParentEnded, recordForParent } from '../../src/engine/streams/parent.sql.ts';
-import { readFrames } from '../../src/engine/streams/streams.sql.ts';
+import { readFrames, refoldDocument } from '../../src/engine/streams/streams.sql.ts';
 import { recordSteps } from '../../src/engine/steps/steps.sql.ts';
 import { spawnExecutions } from '../../src/engine/executions/submitting/submits.sql.ts';
 import { callsOn, claimBatch, makeKnown, submitBatch, submitCall, unknownLeases } from './workload.ts';
@@ -99,7 +99,10 @@ async function walkCarried(database: Database): Promise<void> {
   for (const most of [1, 1_000, 1_000]) await recordForParent(database, record, most);
   const again = { ...appendCall(lease, [['summary', '{"d": 1}']]), isOfRerun: true };
   await expectOutcome('appended', appendFrames(database, again, null));
+  // More than is folded when an attempt ends.
+  await expectOutcome('appended', appendFrames(database, appendCall(lease, patches), null));
   await callsOn(database).retry([lease]);
+  await refoldDocument(database, lease, 1, 10);
   await callsOn(database).complete([child]);
 }
 

@@ -1,6 +1,6 @@
 /**
- * In a seat: a worker, and beside it a second connection that sends to it, as a web server would: signals to suspended
- * executions, or fresh executions as the baseline. One process, so that one clock stamps both ends.
+ * In a seat: a worker, and beside it a second connection that sends to it, as a web server would: signals or messages to
+ * suspended executions, or fresh executions as the baseline. One process, so that one clock stamps both ends.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { connect, handle, startWorker, task } from '../../../dist/index.js';
@@ -18,7 +18,8 @@ const WARM_UP = 100;
 
 /** What is sent, and when it was sent, acknowledged and begun. */
 class Desk {
-  tokens = new Map();
+  /** Of those that are suspended: how each is reached. */
+  addresses = new Map();
   #times = [];
   #begun = 0;
 
@@ -60,6 +61,7 @@ async function until(isTrue, complaint) {
 }
 
 const waiting = task('waiting');
+const receiving = task('receiving');
 const fresh = task('fresh');
 
 /** Returns a function that sends the n-th, and one that stops. */
@@ -71,17 +73,24 @@ async function open({ target, what, count }) {
     concurrency: CONCURRENCY,
     handlers: [
       handle(waiting, async ({ n }, ctx) => {
-        if (!ctx.resumed) desk.tokens.set(n, (await ctx.createWaitpoint('go')).token);
+        if (!ctx.resumed) desk.addresses.set(n, (await ctx.createWaitpoint('go')).token);
         await ctx.waitFor('go');
+        desk.begun(n);
+      }),
+      handle(receiving, async ({ n }, ctx) => {
+        if (!ctx.resumed) desk.addresses.set(n, ctx.executionId);
+        await ctx.receive('go');
         desk.begun(n);
       }),
       handle(fresh, async ({ n }) => desk.begun(n)),
     ],
   });
   const sender = await connect({ ...options, listen: 'off', reconcile: 'off' });
-  if (what === 'signal') await suspend(sender, desk, count);
+  if (what === 'signal') await suspend(sender, desk, { kind: 'waiting', count });
+  if (what === 'message') await suspend(sender, desk, { kind: 'receiving', count });
   const calls = {
-    signal: (n) => sender.signal({ token: desk.tokens.get(n) }),
+    signal: (n) => sender.signal({ token: desk.addresses.get(n) }),
+    message: (n) => sender.send(desk.addresses.get(n), 'go', { n }),
     submit: (n) => sender.executions.submit({ kind: 'fresh', payload: { n } }),
   };
   const stop = async () => {
@@ -91,28 +100,33 @@ async function open({ target, what, count }) {
   return { desk, call: calls[what], stop };
 }
 
-async function suspend(sender, desk, count) {
+async function suspend(sender, desk, { kind, count }) {
   for (let n = 0; n < count; n += SUBMIT_BATCH) {
     const length = Math.min(SUBMIT_BATCH, count - n);
     await sender.executions.submit(
-      Array.from({ length }, (_, index) => ({ kind: 'waiting', payload: { n: n + index } })),
+      Array.from({ length }, (_, index) => ({ kind, payload: { n: n + index } })),
     );
   }
   const complaint = () => 'Not all were suspended.';
-  await until(() => desk.tokens.size >= count, complaint);
+  await until(() => desk.addresses.size >= count, complaint);
   // Counting them is work for the server: no more often than necessary.
   await until(
-    async () => (await suspended(sender)) >= count || void (await delay(COUNT_EVERY_MS)),
+    async () => (await suspended(sender, kind)) >= count || void (await delay(COUNT_EVERY_MS)),
     complaint,
   );
 }
 
-async function suspended(sender) {
+async function suspended(sender, kind) {
   let found = 0;
   let cursor = null;
   do {
-    const page = await sender.waitpoints.list({ limit: 1_000, ...(cursor === null ? {} : { cursor }) });
-    found += page.waitpoints.length;
+    const filter = { states: ['suspended'], kind };
+    const page = await sender.executions.list({
+      filter,
+      limit: 1_000,
+      ...(cursor === null ? {} : { cursor }),
+    });
+    found += page.executions.length;
     cursor = page.cursor;
   } while (cursor !== null);
   return found;

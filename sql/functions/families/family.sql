@@ -200,3 +200,46 @@ BEGIN
   WHERE c.parent_id = p_parent AND c.spawn_place / 65536 < v_generation
     AND ff_is_kept_child(p_parent, c.spawn_place, c.created_at_ms);
 END $$;
+
+-- Everything below an execution, each followed by what is below it, in the order they were spawned: p_limit of them, after
+-- p_after. Where it stopped is enough to continue, because the rows themselves lead back up; and a child is kept as long as
+-- its parent is. Some lookups in an index for each, however large the family is.
+CREATE OR REPLACE FUNCTION ff_descendants(p_root uuid, p_after uuid, p_limit bigint)
+RETURNS TABLE (place bigint, execution_id uuid) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+  v_at uuid := coalesce(p_after, p_root);
+  -- Of the one it is at; NULL when they are not known.
+  v_parent uuid;
+  v_created bigint;
+  v_next uuid;
+  v_above uuid;
+  v_next_created bigint;
+BEGIN
+  FOR n IN 1..p_limit LOOP
+    SELECT execution_id, created_at_ms INTO v_next, v_next_created FROM ff_execution WHERE parent_id = v_at
+    ORDER BY parent_id, created_at_ms, execution_id LIMIT 1;
+    v_above := v_at;
+    WHILE v_next IS NULL AND v_at <> p_root LOOP
+      IF v_parent IS NULL THEN
+        SELECT parent_id, created_at_ms INTO v_parent, v_created FROM ff_execution WHERE execution_id = v_at;
+        IF v_parent IS NULL THEN RETURN; END IF;
+      END IF;
+      SELECT execution_id, created_at_ms INTO v_next, v_next_created FROM ff_execution
+      WHERE parent_id = v_parent AND (created_at_ms, execution_id) > (v_created, v_at)
+      ORDER BY parent_id, created_at_ms, execution_id LIMIT 1;
+      v_above := v_parent;
+      v_at := v_parent;
+      v_parent := NULL;
+    END LOOP;
+    IF v_next IS NULL THEN RETURN; END IF;
+    v_at := v_next;
+    v_parent := v_above;
+    v_created := v_next_created;
+    place := n;
+    execution_id := v_next;
+    RETURN NEXT;
+  END LOOP;
+END $$;

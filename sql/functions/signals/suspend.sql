@@ -41,7 +41,9 @@ BEGIN
     RETURN QUERY SELECT v_fault, 'active', 'none', p_epoch, NULL::jsonb, NULL::bigint;
     RETURN;
   END IF;
-  PERFORM ff_open_waitpoints(p_id, p_partition, p_waitpoints);
+  IF p_waitpoints <> '[]' THEN
+    PERFORM ff_open_waitpoints(p_id, p_partition, p_waitpoints);
+  END IF;
   PERFORM ff_begin_waits(v_rows[1], p_waits);
   -- In statements after the lock: signals delivered during the wait for it are visible. Later deliveries wait.
   FOR v_wait, v_value IN

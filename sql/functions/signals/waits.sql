@@ -146,7 +146,7 @@ END $$;
 CREATE OR REPLACE FUNCTION ff_wait_fault(p_id uuid, p_waits jsonb, p_waitpoints jsonb, p_max_waitpoints integer) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 BEGIN
-  IF (SELECT count(*) FROM ff_waitpoint w WHERE w.execution_id = p_id AND w.retired_by = 0)
+  IF p_waitpoints <> '[]' AND (SELECT count(*) FROM ff_waitpoint w WHERE w.execution_id = p_id AND w.retired_by = 0)
      + (SELECT count(*) FROM jsonb_array_elements(p_waitpoints) j
         LEFT JOIN LATERAL (
           SELECT execution_id FROM ff_waitpoint

@@ -41,7 +41,12 @@ DECLARE
   v_version integer;
   v_patch bytea;
 BEGIN
-  SELECT * INTO y FROM ff_stream_summary s WHERE s.execution_id = p_id AND s.attempt_index = p_attempt FOR UPDATE;
+  LOOP
+    SELECT * INTO y FROM ff_stream_summary s WHERE s.execution_id = p_id AND s.attempt_index = p_attempt FOR UPDATE;
+    EXIT WHEN y.refold_from IS NULL;
+    -- All that is left of earlier attempts, before anything follows.
+    PERFORM ff_refold_stored(p_id, p_attempt, 1000);
+  END LOOP;
   v_document := coalesce(y.document_json, '{}');
   FOREACH v_patch IN ARRAY p_patches LOOP
     v_document := ff_merge_patch(v_document, convert_from(v_patch, 'UTF8')::jsonb);
@@ -62,13 +67,15 @@ END $$;
 -- a step that is finished. A step is recorded by the lease under which it ran, so what it wrote under another one it
 -- writes again. While the attempt runs under p_epoch, a step may still finish: it stops before the first such patch.
 CREATE OR REPLACE FUNCTION ff_keep_patches(
-  p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer
+  p_id uuid, p_attempt integer, p_epoch bigint, p_most integer, INOUT p_document jsonb, INOUT p_seq bigint, INOUT p_version integer,
+  OUT p_count integer
 ) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
   f record;
 BEGIN
+  p_count := 0;
   FOR f IN
     SELECT x.seq, x.summary_version, x.payload, x.lease_epoch, x.child_id, x.step_name, s.attempt_index, s.lease_epoch AS finished_by
     FROM ff_frame x
@@ -84,6 +91,7 @@ BEGIN
     END IF;
     p_seq := f.seq;
     p_version := f.summary_version;
+    p_count := p_count + 1;
   END LOOP;
 END $$;
 
@@ -100,16 +108,54 @@ BEGIN
   WHERE execution_id = p_summary.execution_id AND attempt_index = p_summary.attempt_index;
 END $$;
 
--- Carries the documents of attempts that have ended into the next ones: what is kept, and nothing else. p_again: steps
--- were retired, and the snapshots may contain what they wrote; so all is folded again. Called with the executions locked
--- and moved on.
-CREATE OR REPLACE FUNCTION ff_carry_documents(p_ids uuid[], p_again boolean, p_now bigint) RETURNS void LANGUAGE plpgsql
+-- Goes on folding what the attempts before this one have left into its document, at most p_most patches. Returns the
+-- document's row as it is then; NULL in refold_from says that it is whole.
+CREATE OR REPLACE FUNCTION ff_refold(p_summary ff_stream_summary, p_most integer) RETURNS ff_stream_summary LANGUAGE plpgsql AS $$
+DECLARE
+  y ff_stream_summary := p_summary;
+  k record;
+  v_left integer := p_most;
+BEGIN
+  WHILE y.refold_from < y.attempt_index AND v_left > 0 LOOP
+    k := ff_keep_patches(y.execution_id, y.refold_from, NULL, v_left, coalesce(y.kept_json, '{}'), y.kept_seq, 0);
+    y.kept_json := k.p_document;
+    y.kept_seq := k.p_seq;
+    IF k.p_count < v_left THEN
+      y.refold_from := y.refold_from + 1;
+      y.kept_seq := 0;
+    END IF;
+    v_left := v_left - k.p_count;
+  END LOOP;
+  y.document_json := coalesce(y.kept_json, '{}');
+  y.kept_json := nullif(y.document_json, '{}');
+  IF y.refold_from = y.attempt_index THEN y.refold_from := NULL; END IF;
+  RETURN y;
+END $$;
+
+-- The same for a document that is stored. Returns whether it is whole.
+CREATE OR REPLACE FUNCTION ff_refold_stored(p_id uuid, p_attempt integer, p_most integer) RETURNS boolean LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 DECLARE
   y ff_stream_summary;
-  v_first integer;
-  v_document jsonb;
+BEGIN
+  SELECT * INTO y FROM ff_stream_summary s WHERE s.execution_id = p_id AND s.attempt_index = p_attempt FOR UPDATE;
+  IF y.refold_from IS NULL THEN RETURN true; END IF;
+  y := ff_refold(y, p_most);
+  UPDATE ff_stream_summary SET document_json = y.document_json, kept_json = y.kept_json, kept_seq = y.kept_seq, refold_from = y.refold_from
+  WHERE execution_id = p_id AND attempt_index = p_attempt;
+  RETURN y.refold_from IS NULL;
+END $$;
+
+-- Carries the documents of attempts that have ended into the next ones: what is kept, and nothing else. What is too much
+-- to fold while the executions are locked is left to whoever reads or patches the document first. p_again: steps were
+-- retired, and the snapshots may contain what they wrote; so all is folded again. Called with the executions moved on.
+CREATE OR REPLACE FUNCTION ff_carry_documents(p_ids uuid[], p_again boolean, p_now bigint) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
+DECLARE
+  c_at_once CONSTANT integer := 200;
+  y ff_stream_summary;
 BEGIN
   FOR y IN
     SELECT s.* FROM unnest(p_ids) u(id)
@@ -117,15 +163,15 @@ BEGIN
     CROSS JOIN LATERAL (
       SELECT * FROM ff_stream_summary s WHERE s.execution_id = u.id AND s.attempt_index = e.attempt_index - 1 OFFSET 0) s
   LOOP
-    v_document := CASE WHEN p_again THEN '{}' ELSE coalesce(y.kept_json, '{}') END;
-    v_first := CASE WHEN p_again THEN 0 ELSE y.attempt_index END;
-    FOR v_attempt IN v_first..y.attempt_index LOOP
-      v_document := (SELECT k.p_document FROM ff_keep_patches(y.execution_id, v_attempt, NULL, NULL, v_document,
-        CASE WHEN p_again THEN 0 ELSE y.kept_seq END, 0) k);
-    END LOOP;
-    INSERT INTO ff_stream_summary (execution_id, partition_key, attempt_index, document_json, kept_json, version, kept_version,
-                                   first_applied_ms, last_updated_ms)
-    VALUES (y.execution_id, y.partition_key, y.attempt_index + 1, v_document, nullif(v_document, '{}'), y.version, y.version,
+    IF p_again THEN
+      y.kept_json := NULL; y.kept_seq := 0; y.refold_from := 0;
+    END IF;
+    y.refold_from := coalesce(y.refold_from, y.attempt_index);
+    y.attempt_index := y.attempt_index + 1;
+    y := ff_refold(y, c_at_once);
+    INSERT INTO ff_stream_summary (execution_id, partition_key, attempt_index, document_json, kept_json, kept_seq, refold_from, version,
+                                   kept_version, first_applied_ms, last_updated_ms)
+    VALUES (y.execution_id, y.partition_key, y.attempt_index, y.document_json, y.kept_json, y.kept_seq, y.refold_from, y.version, y.version,
             y.first_applied_ms, p_now);
   END LOOP;
 END $$;

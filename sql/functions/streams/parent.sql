@@ -75,6 +75,7 @@ BEGIN
   SELECT * INTO e FROM ff_execution x WHERE x.execution_id = v_parent;
   IF e.lifecycle_phase <> 'terminal' THEN
     s := ff_lock_stream(v_parent, p_partition, e.attempt_index, e.lease_epoch);
+    WHILE NOT ff_refold_stored(v_parent, e.attempt_index, 1000) LOOP END LOOP;
     y := coalesce((SELECT d.document_json FROM ff_stream_summary d
                    WHERE d.execution_id = v_parent AND d.attempt_index = e.attempt_index), '{}');
     v_patches := ff_changes_as_patches(y, p_changes);

@@ -14,6 +14,8 @@ export type ListSource =
   /** Newest first. */
   | { from: 'created' }
   | { from: 'parent'; parentId: string }
+  /** Each followed by what is below it. */
+  | { from: 'family'; rootId: string }
   | { from: 'tag'; tag: readonly [key: string, value: string] }
   /** By id, descending: roughly the newest first. */
   | { from: 'child_waits'; state: PublicState }
@@ -34,6 +36,7 @@ export type ListSource =
 export const SOURCE_KEYS: Record<ListSource['from'], readonly ('whole' | 'uuid')[]> = {
   created: ['whole', 'uuid'],
   parent: ['whole', 'uuid'],
+  family: ['uuid'],
   tag: ['whole', 'uuid'],
   leases: ['whole', 'whole'],
   child_waits: ['uuid'],
@@ -104,6 +107,8 @@ function builderOf(source: ListSource): Build {
       return byCreation;
     case 'parent':
       return byParent(source.parentId);
+    case 'family':
+      return byFamily(source.rootId);
     case 'tag':
       return byTag(source.tag);
     case 'leases':
@@ -182,6 +187,19 @@ function byParent(parentId: string): Build {
           AND (created_at_ms, execution_id) < (${at}, ${bind(after?.[1] ?? NO_UUID, 'uuid')})`,
       order: 'parent_id DESC, created_at_ms DESC, execution_id DESC',
       key: 'created_at_ms, execution_id',
+      fence: 'true',
+    };
+  };
+}
+
+function byFamily(rootId: string): Build {
+  return (_, { after, examine }, bind) => {
+    const place = [bind(rootId, 'uuid'), bind(after?.[0] ?? null, 'uuid'), bind(examine, 'bigint')];
+    return {
+      parts: '',
+      rows: `SELECT place, execution_id FROM s.ff_descendants(${place.join(', ')})`,
+      order: 'place',
+      key: 'execution_id',
       fence: 'true',
     };
   };

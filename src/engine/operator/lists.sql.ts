@@ -27,6 +27,8 @@ export interface ListConditions {
   kind: string | null;
   tags: readonly (readonly [key: string, value: string])[] | null;
   parent: ExecutionKey | null;
+  /** Of the parent: everything below it. */
+  descendants: true | null;
   createdFromMs: number | null;
   createdBeforeMs: number | null;
   endedFromMs: number | null;
@@ -165,8 +167,9 @@ ORDER BY e.ord`;
 /** The joins needed to decide whether an execution matches, and the conditions on them. */
 function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: string[]; wheres: string[] } {
   const c = conditions;
-  // The source covers the first tag.
-  const tags = c.tags?.slice(1) ?? [];
+  // The source covers the first tag, and the parent.
+  const tags = c.tags?.slice(source.from === 'tag' ? 1 : 0) ?? [];
+  const parent = source.from === 'family' ? null : c.parent;
   const isAsked = (value: unknown): boolean => value !== null;
   const compare = (column: string, operator: string, value: Value, type: string): string[] =>
     value === null ? [] : [`${column} ${operator} ${bind(value, type)}`];
@@ -181,7 +184,7 @@ function conditionsText({ source, conditions }: ListScan, bind: Bind): { joins: 
       ? []
       : [`${PUBLIC_STATE_OF_E} = ANY (${bind(c.states, 'text[]')})`]),
     ...compare('e.namespace', '=', c.namespace, 'text'),
-    ...compare('e.parent_id', '=', c.parent?.uuid ?? null, 'uuid'),
+    ...compare('e.parent_id', '=', parent?.uuid ?? null, 'uuid'),
     ...compare('e.partition_key', '=', c.parent?.partition ?? null, 'smallint'),
     ...compare('e.created_at_ms', '>=', c.createdFromMs, 'bigint'),
     ...compare('e.created_at_ms', '<', c.createdBeforeMs, 'bigint'),

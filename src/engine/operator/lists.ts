@@ -83,6 +83,7 @@ export const executionFilter = shape<ExecutionFilter>({
   kind: kindName.optional(),
   tags: findableTags.optional(),
   parentId: parsed.optional(),
+  descendants: flag.optional(),
   createdFromMs: time.optional(),
   createdBeforeMs: time.optional(),
   endedFromMs: time.optional(),
@@ -97,7 +98,12 @@ export const executionFilter = shape<ExecutionFilter>({
         : undefined,
     )
     .optional(),
-}).and((filter) => spanFault(filter) ?? endFault(filter));
+}).and((filter) => spanFault(filter) ?? endFault(filter) ?? familyFault(filter));
+
+function familyFault({ parentId, descendants }: ExecutionFilter): Fault | undefined {
+  if (descendants !== true || parentId !== undefined) return undefined;
+  return faultAt('.descendants', fault('requires filter.parentId'));
+}
 
 function spanFault(filter: ExecutionFilter): Fault | undefined {
   const spans = [
@@ -139,6 +145,7 @@ export function conditionsOf(filter: ExecutionFilter): ListConditions {
     kind: filter.kind ?? null,
     tags: tags === undefined ? null : Object.entries(tags),
     parent: parentId === undefined ? null : parseExecutionId(parentId, 'filter.parentId'),
+    descendants: filter.descendants === true ? true : null,
     createdFromMs: filter.createdFromMs ?? null,
     createdBeforeMs: filter.createdBeforeMs ?? null,
     endedFromMs: filter.endedFromMs ?? null,
@@ -150,9 +157,11 @@ export function conditionsOf(filter: ExecutionFilter): ListConditions {
 }
 
 function sourcesOf(conditions: ListConditions): ListSource[] {
+  const { parent } = conditions;
+  if (parent !== null && conditions.descendants !== null) return [{ from: 'family', rootId: parent.uuid }];
   const [tag] = conditions.tags ?? [];
   if (tag !== undefined) return [{ from: 'tag', tag }];
-  if (conditions.parent !== null) return [{ from: 'parent', parentId: conditions.parent.uuid }];
+  if (parent !== null) return [{ from: 'parent', parentId: parent.uuid }];
   if (conditions.states === null) return [{ from: 'created' }];
   return conditions.states.flatMap((state): ListSource[] => {
     const outcome = ENDS[state];
@@ -170,17 +179,21 @@ function isSifted({ from }: ListSource, conditions: ListConditions): boolean {
   const c = conditions;
   const isByCreation = BY_CREATION.includes(from);
   const asked = [
-    isByCreation ? c.states : null,
+    isByCreation || from === 'family' ? c.states : null,
     from === 'ends' ? null : c.namespace,
     ...(from === 'queue' ? [] : [c.lane, c.kind]),
-    from === 'parent' ? null : c.parent,
+    from === 'parent' || from === 'family' ? null : c.parent,
     ...(isByCreation ? [] : [c.createdFromMs, c.createdBeforeMs]),
     ...(from === 'ends' ? [] : [c.endedFromMs, c.endedBeforeMs]),
     c.failureCategory,
     c.failureContains,
     c.exceptPriority,
   ];
-  return SPARSE.includes(from) || (c.tags?.length ?? 0) > 1 || asked.some((value) => value !== null);
+  return (
+    SPARSE.includes(from) ||
+    (c.tags?.length ?? 0) > (from === 'family' ? 0 : 1) ||
+    asked.some((value) => value !== null)
+  );
 }
 
 /** A page by checked conditions. */

@@ -276,6 +276,8 @@ const SUMMARY = columns<
     currentAttempt: number;
     attemptIndex: number | null;
     place: FramePlace;
+    /** What earlier attempts have left is not folded into it yet. */
+    isBehind: boolean;
   }
 >({
   currentAttempt: 'e.attempt_index',
@@ -284,9 +286,25 @@ const SUMMARY = columns<
   version: 'y.version',
   firstAppliedAtMs: 'y.first_applied_ms',
   lastUpdatedAtMs: 'y.last_updated_ms',
+  isBehind: 'y.refold_from IS NOT NULL',
   // An attempt may have a document that was carried into it, and no stream yet.
   place: "jsonb_build_object('tsMs', coalesce(m.last_append_ts_ms, 0), 'seq', coalesce(m.last_seq, 0))",
 });
+
+/** Folds what earlier attempts have left into the document of an attempt, so many patches of it. */
+export async function refoldDocument(
+  database: Database,
+  key: ExecutionKey,
+  attemptIndex: number,
+  most: number,
+): Promise<void> {
+  await run(database, {
+    doing: 'folding a summary',
+    text: `SELECT ${database.prefix}ff_refold_stored($1::uuid, $2::integer, $3::integer)`,
+    params: [key.uuid, attemptIndex, most],
+    repeatable: 'yes',
+  });
+}
 
 /** Undefined when the execution does not exist; with a null attempt when it has no document. */
 export async function readSummary(

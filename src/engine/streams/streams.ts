@@ -20,7 +20,8 @@ import type {
   WatchSummaryRequest,
 } from '../../contract/streams.ts';
 import type { ExecutionKey } from '../executions/executions.sql.ts';
-import { epochAt, readFinishedSteps, readSummary as readStored, type FramePlace } from './streams.sql.ts';
+import { readDocument } from './documents.ts';
+import { epochAt, readFinishedSteps, type FramePlace } from './streams.sql.ts';
 import { unlessAborted } from '../../model/aborting.ts';
 import { cancelling } from '../kit/cancelling.ts';
 import { placeAfter, type ReaderPlace } from './reader-place.ts';
@@ -197,7 +198,7 @@ export async function readSummary(
   request: { attemptIndex?: number } = {},
 ): Promise<StreamSummary | null> {
   const { attemptIndex: asked = null } = summaryRequest.check(request, 'request');
-  const found = await readStored(context.database, parseExecutionId(executionId), asked);
+  const found = await readDocument(context.database, parseExecutionId(executionId), asked);
   if (found === undefined) throw notFound(executionId);
   const { attemptIndex, document, version, firstAppliedAtMs, lastUpdatedAtMs } = found;
   if (attemptIndex === null) return null;
@@ -249,7 +250,7 @@ async function documentOf(
   key: ExecutionKey,
   asked: number | null,
 ): Promise<{ item: SummaryItem & { type: 'document' }; place: FramePlace }> {
-  const found = await readStored(context.database, key, asked);
+  const found = await readDocument(context.database, key, asked);
   if (found === undefined) throw notFound(executionId);
   const attemptIndex = found.attemptIndex ?? asked ?? found.currentAttempt;
   const { document, version, place } =

@@ -16,7 +16,7 @@ import type {
 import type { LeaseKey } from '../executions/executions.sql.ts';
 import { leaseKey } from '../kit/answers.ts';
 import type { EngineContext } from '../kit/context.ts';
-import { readSummary } from './streams.sql.ts';
+import { readDocument } from './documents.ts';
 import {
   readEarlierSteps,
   readOutside,
@@ -80,7 +80,7 @@ export async function readPatches(context: EngineContext, lease: LeaseRef): Prom
   const key = leaseKey(lease, 'lease');
   const most = LIMITS.refoldedPatches;
   const rows = await readPatchRows(context.database, key, { limit: most + 1, whole: true });
-  const found = await readSummary(context.database, key, key.attemptIndex);
+  const found = await readDocument(context.database, key, key.attemptIndex);
   const document = found === undefined || found.attemptIndex === null ? {} : found.document;
   if (rows.length > most) return { document, patches: null };
   const isOutside = ({ stepName, childId }: PatchRow): boolean => stepName === null && childId === null;

@@ -8,14 +8,14 @@ import type { Chore } from './reconciler.ts';
 /** Waits examined in one pass. */
 const EXAMINED = 10_000;
 
-export const topicWork: Chore = { name: 'topic-work', everyMs: 1_000, run: tellTopics };
+export const topicWork: Chore = { name: 'topic-work', everyMs: 5_000, run: tellTopics };
 
 /** Cycles through all waits: each pass begins where the last one stopped. */
 export function missedTopics(): Chore {
   let after: string | null = null;
   return {
     name: 'missed-topics',
-    everyMs: 10_000,
+    everyMs: 30_000,
     async run(context) {
       const { told, next } = await tellMissedWaits(context, after, EXAMINED);
       after = next;

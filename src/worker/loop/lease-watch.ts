@@ -14,6 +14,8 @@ const MARGIN = { share: 0.2, minMs: 2_000, maxShare: 0.5 };
 const CHECKS_PER_LEASE = 6;
 /** Leases renewed in one statement. */
 const RENEW_BATCH = 1_000;
+/** How often per lease a renewal is tried again that found its execution locked: a busy one is locked most of the time. */
+const HELD_TRIES_PER_LEASE = 60;
 
 export class HeldLease {
   readonly claim: Claim;
@@ -172,6 +174,18 @@ export class LeaseWatch {
     }
   }
 
+  /** Never waits for the row, which would delay the other leases; so it looks again soon, as long as it may. */
+  #renewAgain(held: readonly HeldLease[]): void {
+    if (held.length === 0) return;
+    const timer = setTimeout(() => {
+      const left = held.filter(
+        (lease) => this.#leases.get(lease.claim.executionId) === lease && lease.isTrusted(),
+      );
+      if (left.length > 0) void this.#renewSome(left);
+    }, this.#leaseMs / HELD_TRIES_PER_LEASE);
+    timer.unref();
+  }
+
   async #renewSome(leases: readonly HeldLease[]): Promise<void> {
     const sentAt = performance.now();
     try {
@@ -180,6 +194,7 @@ export class LeaseWatch {
         this.#leaseMs,
       );
       leases.forEach((lease, index) => apply(lease, outcomes[index]!, sentAt));
+      this.#renewAgain(leases.filter((_, index) => outcomes[index]!.outcome === 'held'));
     } catch (error) {
       // The leases stay trusted until their margin, and the next beat tries again.
       this.#onError(error);
@@ -189,7 +204,7 @@ export class LeaseWatch {
 
 function apply(lease: HeldLease, outcome: RenewOutcome, sentAt: number): void {
   if (outcome.outcome === 'renewed') lease.extend(sentAt);
-  // A held lease stays trusted until its margin, and the next beat tries again.
+  // A held lease stays trusted until its margin.
   else if (outcome.outcome !== 'held') lease.refused(outcome);
 }
 

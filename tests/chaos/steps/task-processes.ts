@@ -29,6 +29,8 @@ export interface TaskProcessOptions {
   childKind?: string;
   /** Messages of one run. */
   runLength?: number;
+  /** Kills itself when it receives this message. */
+  dieAtMessage?: number;
   name: string;
   concurrency?: number;
   /** Stays in the middle of its work. */

@@ -125,6 +125,50 @@ describe('another attempt', () => {
   });
 });
 
+describe('a document with more patches than are folded at once', () => {
+  const patches = Array.from({ length: 450 }, (_, n) => patch({ [`k${n % 90}`]: n, last: n }, 'long'));
+  const whole: Record<string, unknown> = Object.assign(
+    {},
+    ...patches.map(({ payload }) => payload as object),
+  );
+
+  /** A step that has just finished, so that no snapshot has what it wrote. */
+  async function ended() {
+    const { kind, claim, id } = await running();
+    await write(claim, ...patches);
+    await finish(claim, 'long');
+    await ENDS['a failure']!(claim);
+    await bench.port.fireTimers();
+    const { rows } = await bench.database.query<{ behind: boolean }>(
+      `SELECT refold_from IS NOT NULL AS behind FROM ff_stream_summary WHERE execution_id = $1 AND attempt_index = 1`,
+      [id.slice(id.lastIndexOf(':') + 1)],
+    );
+    expect(rows).toEqual([{ behind: true }]);
+    return { kind, id };
+  }
+
+  it('is whole for whoever reads it', async () => {
+    const { id } = await ended();
+    const readers = Array.from({ length: 3 }, () => documentOf(id));
+    expect(await Promise.all(readers)).toEqual([whole, whole, whole]);
+  });
+
+  it('is whole before it is patched, and in later attempts', async () => {
+    const { kind, id } = await ended();
+    const second = await bench.claimOne(kind);
+    await write(second, patch({ last: null, own: 1 }));
+    expect(await documentOf(id)).toEqual({ ...whole, last: undefined, own: 1 });
+    await nextAttempt(second, kind);
+    expect(await documentOf(id)).toEqual(whole);
+  });
+
+  it('is carried on by attempts that neither read nor patch it', async () => {
+    const { kind, id } = await ended();
+    await nextAttempt(await nextAttempt(await bench.claimOne(kind), kind), kind, 'a lost lease');
+    expect(await documentOf(id)).toEqual(whole);
+  });
+});
+
 describe('a replay', () => {
   it.each([
     ['failed_step', { a: 1 }],

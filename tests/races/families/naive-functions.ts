@@ -31,12 +31,13 @@ RETURNS TABLE (execution_id uuid, outcome text, route_id integer) LANGUAGE plpgs
 #variable_conflict use_column
 BEGIN
   PERFORM 1 FROM ff_execution WHERE execution_id = p_parent AND attempt_index = p_attempt AND lease_epoch = p_epoch
-    AND claim_no IS NOT NULL;
+    AND claim_no IS NOT NULL AND traits & 4 <> 0;
   IF NOT FOUND THEN
-    RETURN QUERY SELECT p_parent, 'not_active', NULL::integer;
+    -- It marks the parent, or says why not.
+    RETURN QUERY SELECT s.execution_id, s.outcome, s.route_id FROM ff_spawn(p_parent, p_partition, p_attempt, p_epoch, p_routes,
+      p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads) s;
     RETURN;
   END IF;
-  UPDATE ff_execution SET traits = traits | 4 WHERE execution_id = p_parent AND traits & 4 = 0;
   RETURN QUERY SELECT s.execution_id, s.outcome, s.route_id
   FROM ff_submit(p_routes, p_templates, p_ids, p_partitions, p_template_ordinals, p_delays, p_payloads, NULL, p_parent,
     p_spawn_place => 0) s;

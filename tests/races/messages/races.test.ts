@@ -8,7 +8,7 @@ import { RaceFailure } from '../../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { plainDatabase, testDatabase } from '../../setup/database.ts';
 import { alone, arenaOn, leased, meet, runOut, transaction, type Arena, type Scene } from '../arena.ts';
-import { ask, LEASE_MS, type Call } from '../calls.ts';
+import { ask, callsOf, LEASE_MS, type Call } from '../calls.ts';
 import { endOfLog } from '../invariants.ts';
 import { inTurn } from '../signals/races.ts';
 import type { Receiving } from './calls.ts';
@@ -288,12 +288,12 @@ describe('without the lock of the execution', () => {
     await plain.query(await readFile(CLOCK_FILE, 'utf8'));
     for (const text of NAIVE_MESSAGES) await plain.query(text);
     const naive = arenaOn(plain, { send: 'naive_send_unlocked' });
-    // Which the variant could not set without waiting for the lock.
-    const known: Given = async (at) => {
-      const scene = await leased(1)(at);
-      await at.through('UPDATE ff_execution SET traits = 32 WHERE execution_id = $1', [scene.ids[0]]);
-      return scene;
-    };
+    // The variant cannot note that there are messages without waiting for the lock: one was sent and received before.
+    const known = after(
+      leased(1),
+      ({ ids }) => callsOf({}).send(ids[0]!),
+      ({ leases }) => naive.calls.receive(leases[0]!, { key: '0' }),
+    );
     const failure: unknown = await receiveAndSend(() => naive, known).catch((error: unknown) => error);
     if (!(failure instanceof RaceFailure)) throw new Error('the race passed', { cause: failure });
     const { actual } = failure.cause as Error & { actual?: unknown };

@@ -2,13 +2,24 @@
  * Children that change the document of their parent, beside each other and beside whatever happens to the parent: each
  * change is made once, in the commit that records its step, and none after the end of the parent.
  */
+import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { RaceFailure, type Interleaving } from '../../../src/testing/stepper.ts';
 import type { TestDatabase } from '../../../src/testing/test-database.ts';
 import { plainDatabase, testDatabase } from '../../setup/database.ts';
-import { arenaOn, isBefore, leased, saidTo, transaction, type Arena, type Scene } from '../arena.ts';
+import {
+  arenaOn,
+  claimAll,
+  isBefore,
+  leased,
+  saidTo,
+  transaction,
+  type Arena,
+  type Scene,
+} from '../arena.ts';
 import type { Call, Lease } from '../calls.ts';
+import { endOfLog } from '../invariants.ts';
 import { NAIVE_STREAMS } from './naive-functions.ts';
 import { expectSound } from './races.ts';
 
@@ -26,14 +37,18 @@ afterAll(() => database?.drop());
 /** Two children and their parent, whose id is the first or the last of them: rows are locked in the order of ids. */
 function family(place: 'first' | 'last') {
   return async (on: Arena): Promise<Scene> => {
-    const scene = await leased(3)(on);
-    const parent = scene.leases.at(place === 'first' ? 0 : -1)!;
-    const children = scene.leases.filter(({ id }) => id !== parent.id);
-    await on.through('UPDATE ff_execution SET parent_id = $1 WHERE execution_id = ANY ($2)', [
-      parent.id,
-      children.map(({ id }) => id),
-    ]);
-    return { ...scene, parent, children };
+    const scene = await leased(1)(on);
+    const parent = scene.leases[0]!;
+    const ids = Array.from({ length: 2 }, () => {
+      const start = place === 'first' ? 'ffffffff-ffff-4fff-8fff' : '00000000-0000-4000-8000';
+      return `${start}-${randomUUID().slice(-12)}`;
+    }).toSorted();
+    const call = on.calls.spawn(parent, { ids, routes: [{ lane: 'default', kind: randomUUID() }] });
+    const { rows } = await on.through(call.sql, call.params);
+    const routeId = Number(rows[0]?.['route_id']);
+    const children = await claimAll(on, { ...scene, ids, routeId }, 'w-2');
+    const all = [...scene.ids, ...ids].toSorted();
+    return { ...scene, ids: all, parent, children, logged: await endOfLog(on.through) };
   };
 }
 

@@ -1,5 +1,6 @@
 /**
- * The values of a stored event, checked one by one: a reader stops at what it cannot read, with the position.
+ * Reads the fields of a row of the event log. One that is missing or of another type is an error with the position of the
+ * row.
  */
 import { EngineError } from '../../contract/errors.ts';
 import type { StoredEvent } from './events.sql.ts';
