@@ -120,9 +120,12 @@ function completionEvent(row: StoredEvent): CompletionEvent {
     leaseId: row.workerInstanceId === null ? null : leaseIdOf(row.uuid!, row.leaseEpoch!),
     workerInstanceId: textOrNull(row, row.workerInstanceId, 'worker_instance_id'),
     end: carriedEnd(row, type),
-    unreadMessages: wholeOrNull(row, row.detail?.['unread_messages'], 'unread_messages') ?? 0,
+    unreadMessages: wholeOrNull(row, row.detail?.[UNREAD], UNREAD) ?? 0,
   });
 }
+
+/** What a completion of any execution may carry, also where nobody asked for all events. */
+const UNREAD = 'unread_messages';
 
 function carriedEnd(row: StoredEvent, type: CompletionEvent['type']): Readonly<CarriedEnd> | null {
   const end = row.detail?.['end'];
