@@ -7,7 +7,7 @@ import { describe, expect, it } from 'vitest';
 import type { Json } from '../contract/json.ts';
 import { LIMITS } from '../contract/limits.ts';
 import { SUMMARY_NULL } from '../contract/streams.ts';
-import { applyPatch, patchFault, type JsonObject, type PatchFault } from './merge-patch.ts';
+import { applyPatch, patchBetween, patchFault, type JsonObject, type PatchFault } from './merge-patch.ts';
 
 /** Appendix A of RFC 7396, in its order, where patch and document are objects. */
 const EXAMPLES: [document: string, patch: string, result: string][] = [
@@ -173,5 +173,25 @@ describe('for every document and patch', () => {
           if (typeof other[name] !== 'object') expect(folded[name]).toEqual(applyPatch({}, other)[name]);
       }),
     );
+  });
+
+  it('the patch between two documents makes the one of the other, nulls and all', () => {
+    fc.assert(
+      fc.property(document, object, object, (before, one, other) => {
+        const [from, to] = [applyPatch(before, one), applyPatch(before, other)];
+        expect(applyPatch(from, patchBetween(from, to))).toEqual(to);
+      }),
+    );
+    const [from, to] = [
+      { a: { b: 1, c: 2 }, d: 1, e: { f: 1 } },
+      { a: { b: 1, c: null }, d: { g: null }, h: [null] },
+    ];
+    expect(patchBetween(from, to)).toEqual({
+      a: { c: SUMMARY_NULL },
+      d: { g: SUMMARY_NULL },
+      e: null,
+      h: [null],
+    });
+    expect(applyPatch(from, patchBetween(from, to))).toEqual(to);
   });
 });
