@@ -1443,7 +1443,7 @@ CREATE TABLE ff_worker (
 -- function ff_clear_run(p_id uuid, p_part integer)
 --   returns boolean
 --   plpgsql VOLATILE PARALLEL UNSAFE COST 100
---   md5 cdec30e6d49ea381d7821c0718d0cf0d
+--   md5 c0fbd59ea4ebb5797d9c7c17e9836882
 
 -- function ff_close_waitpoints(p_id uuid, p_wait jsonb, p_reason text)
 --   returns void
@@ -1873,7 +1873,7 @@ CREATE TABLE ff_worker (
 -- function ff_kept_children(p_parent uuid, p_partition smallint)
 --   returns TABLE(execution_id uuid)
 --   plpgsql STABLE PARALLEL UNSAFE COST 100 ROWS 1000 SET enable_hashjoin=off SET enable_mergejoin=off SET enable_seqscan=off SET jit=off SET plan_cache_mode=force_generic_plan SET search_path=<schema>, pg_temp
---   md5 4b393a71fa55ab989427a740a56bbe51
+--   md5 53a27a4520ed76c69ac21b3fd074d541
 
 -- function ff_key_verifies(p_kid text, p_print text)
 --   returns boolean

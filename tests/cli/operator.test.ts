@@ -204,7 +204,7 @@ describe('flowfabric lanes', () => {
     expect(rest[0]).toBe('  holds  no worker  No worker has sent a heartbeat in the last 30s.');
     expect(rest).toHaveLength(2);
     const all = (await run('explain', id, '--all')).output.trimEnd().split('\n');
-    expect(all.filter((line) => /^ {2}(?:holds|open) /.test(line))).toHaveLength(13);
+    expect(all.filter((line) => /^ {2}(?:holds|open) /.test(line))).toHaveLength(14);
     expect(rest.at(-1)).toBe('next: flowfabric lanes resume mail');
     expect(await run('lanes', 'resume', 'mail')).toMatchObject({ exitCode: 0, output: 'mail  resumed\n' });
     const after = JSON.parse((await run('explain', id, '--json')).output) as object;

@@ -101,6 +101,23 @@ describe('a run that continues', () => {
     expect(await run.result()).toBe(4);
   });
 
+  test('receives what a topic keeps, like the run before', async () => {
+    const engine = await crew.connect();
+    const topic = newKind();
+    await engine.publish(topic, 'kept');
+    const kind = task<number>(newKind());
+    const run = await engine.submit(kind, 0);
+    crew.work(engine, {
+      handlers: [
+        handle(kind, async (n, ctx) => {
+          const { data } = await ctx.topic(topic);
+          return n === 0 ? ctx.continueAs(1) : data;
+        }),
+      ],
+    });
+    expect(await run.result()).toBe('kept');
+  });
+
   test('fails the requests that it received and did not answer', async () => {
     const { engine, id } = await running(async (n, ctx) => {
       await ctx.receive('in');

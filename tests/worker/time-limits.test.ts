@@ -283,7 +283,7 @@ describe('the deadline of an execution', () => {
     expect(await engine.executions.result(executionId)).toEqual(OVER);
   });
 
-  test('ends a parent that waits for its children, and the children continue', async () => {
+  test('ends a parent that waits for its children, and detached ones continue', async () => {
     const engine = await crew.connect();
     const [parent, child] = [task<null>(newKind()), task<null>(newKind(), { lane: 'later' })];
     const spawned = latch<string>();
@@ -291,7 +291,7 @@ describe('the deadline of an execution', () => {
       lanes: ['default'],
       handlers: [
         handle(parent, async (_, ctx) => {
-          const one = await ctx.spawn(child, null);
+          const one = await ctx.spawn(child, null, { detached: true });
           spawned.open(one.executionId);
           return one.result();
         }),

@@ -185,19 +185,23 @@ BEGIN
   FROM ff_settle_some(p_ids, p_partition, p.is_open, p.generation) s;
 END $$;
 
--- The children of earlier generations that an execution begun anew has kept.
+-- The children of earlier generations that an execution begun anew has kept. Those of an earlier run are none of them: it
+-- continued as a new one, which spawns its own.
 CREATE OR REPLACE FUNCTION ff_kept_children(p_parent uuid, p_partition smallint) RETURNS TABLE (execution_id uuid)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan SET jit = off SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
-  v_generation smallint;
+  v_generation integer;
+  -- The first of the current run.
+  v_first integer;
 BEGIN
   SELECT generation INTO v_generation FROM ff_execution WHERE execution_id = p_parent AND partition_key = p_partition;
+  SELECT last_attempt + 1 INTO v_first FROM ff_run WHERE execution_id = p_parent ORDER BY run DESC LIMIT 1;
   RETURN QUERY
   SELECT c.execution_id FROM ff_execution c
-  WHERE c.parent_id = p_parent AND c.spawn_place / 65536 < v_generation
+  WHERE c.parent_id = p_parent AND c.spawn_place / 65536 < v_generation AND c.spawn_place / 65536 >= coalesce(v_first, 0)
     AND ff_is_kept_child(p_parent, c.spawn_place, c.created_at_ms);
 END $$;
 

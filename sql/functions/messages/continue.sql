@@ -96,6 +96,12 @@ BEGIN
   DELETE FROM ff_waitpoint WHERE ctid = ANY (ARRAY(SELECT ctid FROM ff_waitpoint WHERE execution_id = p_id LIMIT p_part));
   GET DIAGNOSTICS v_count = ROW_COUNT;
   v_most := greatest(v_most, v_count);
+  DELETE FROM ff_topic_seen WHERE ctid = ANY (ARRAY(SELECT ctid FROM ff_topic_seen WHERE execution_id = p_id LIMIT p_part));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  v_most := greatest(v_most, v_count);
+  DELETE FROM ff_topic_wait WHERE ctid = ANY (ARRAY(SELECT ctid FROM ff_topic_wait WHERE execution_id = p_id LIMIT p_part));
+  GET DIAGNOSTICS v_count = ROW_COUNT;
+  v_most := greatest(v_most, v_count);
   DELETE FROM ff_child_wait WHERE execution_id = p_id;
   SELECT last_attempt - attempts INTO v_before FROM ff_run WHERE execution_id = p_id ORDER BY run LIMIT 1;
   IF v_before >= 0 THEN

@@ -217,7 +217,11 @@ describe('a wait', () => {
     const { id } = await waiter(topic);
     const explanation = await bench.engine.executions.explain(id);
     expect(explanation).toMatchObject({
-      holding: { detail: expect.stringMatching(`^Suspended for .*, waiting for a topic: ${topic}\\.$`) },
+      holding: {
+        detail: expect.stringMatching(
+          `^Suspended for .*, waiting for a topic: ${topic}; see flowfabric publish\\.$`,
+        ),
+      },
     });
   });
 

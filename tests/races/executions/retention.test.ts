@@ -249,7 +249,9 @@ describe('a timer of a deleted execution', () => {
     const plant = (id: string): Promise<unknown> =>
       arena.through(
         `INSERT INTO ff_timer (kind, due_at_ms, execution_id, partition_key, attempt_index, lease_epoch)
-         SELECT unnest(enum_range(NULL::ff_timer_kind)), 0, $1, $2, 0, 0`,
+         SELECT kind, 0, $1, $2, 0, 0 FROM unnest(enum_range(NULL::ff_timer_kind)) kind
+         -- Which has a function of its own.
+         WHERE kind <> 'family'`,
         [id, PARTITION],
       );
     await plant(gone.ids[0]!);

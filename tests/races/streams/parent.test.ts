@@ -44,6 +44,8 @@ function family(place: 'first' | 'last') {
       return `${start}-${randomUUID().slice(-12)}`;
     }).toSorted();
     const call = on.calls.spawn(parent, { ids, routes: [{ lane: 'default', kind: randomUUID() }] });
+    // The first spawn only marks the parent.
+    await on.through(call.sql, call.params);
     const { rows } = await on.through(call.sql, call.params);
     const routeId = Number(rows[0]?.['route_id']);
     const children = await claimAll(on, { ...scene, ids, routeId }, 'w-2');
