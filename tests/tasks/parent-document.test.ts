@@ -129,11 +129,11 @@ describe('a change of the parent', () => {
   });
 });
 
-test('a parent that has ended is changed no more, and the step is stored all the same', async () => {
+test('a parent that has ended is changed no more by a detached child, and the step is stored all the same', async () => {
   const [begun, goOn] = [latch(), latch()];
   const { engine, run, document } = await family(
     async (ctx, child) => {
-      await ctx.spawn(child, 1);
+      await ctx.spawn(child, 1, { detached: true });
       await begun.opened;
     },
     async (_, ctx) => {
