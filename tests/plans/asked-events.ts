@@ -3,6 +3,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/engine/database/database.ts';
+import { sendMessage } from '../../src/engine/messages/messages.sql.ts';
 import { setLaneEvents } from '../../src/engine/operator/lanes.sql.ts';
 import { callsOn, claimBatch, submitBatch } from './workload.ts';
 
@@ -15,6 +16,10 @@ export async function walkAskedEvents(database: Database, each: number): Promise
   const held = await claimBatch(database, routes, each);
   await calls.record(held);
   await calls.report(held);
+  // One with a message that it has not received.
+  const { uuid, partition } = held[0]!;
+  const message = { uuid, partition, mailbox: 'in', messageId: kind, payload: '1', isRequest: false };
+  await sendMessage(database, message, { maxMessages: 10, maxBytes: 1_000 });
   await calls.complete(held);
   await setLaneEvents(database, kind, false);
 }

@@ -31,6 +31,8 @@ import { findWaitpoint, listWaitedFor } from '../../src/engine/signals/signals.s
 import { listKeys } from '../../src/engine/signals/signing-keys.sql.ts';
 import { listSteps, readSteps, recordStepsInside } from '../../src/engine/steps/steps.sql.ts';
 import * as streams from '../../src/engine/streams/streams.sql.ts';
+import { readEarlierSteps, readOutside, readPatchRows } from '../../src/engine/streams/written.sql.ts';
+import { readRedaction } from '../../src/engine/executions/redaction.sql.ts';
 import { listWorkers } from '../../src/engine/operator/workers.sql.ts';
 import type { Recorder } from './plan-recorder.ts';
 import { PARTITION, unknownLeases } from './workload.ts';
@@ -61,6 +63,11 @@ export async function askStore({ database, client }: Recorder): Promise<void> {
   await findOpen(database, { tag: ['team', 'plans'], tags: { team: 'plans' }, namespace: null }, MANY);
   await readNeighbours(database, [key.uuid]);
   await readSnapshot(database, key);
+  await readRedaction(database, key);
+  const [lease] = unknownLeases(1);
+  await readOutside(database, lease!, { tsMs: 0, seq: 0 }, MANY);
+  await readEarlierSteps(database, lease!);
+  for (const whole of [true, false]) await readPatchRows(database, lease!, { limit: MANY, whole });
   await readOutcomes(database, [key.uuid]);
   await readClaims(database, [key.uuid], [], MANY);
   await readSteps(database, key, MANY);

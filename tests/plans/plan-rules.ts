@@ -140,7 +140,7 @@ export const EXCEPTIONS: readonly Exception[] = [
     node: /^(?:Bitmap )?Index (?:Only )?Scan on ff_lane_telling$/,
     reason: 'which lanes have all events: an index that is mostly empty',
   })),
-  ...['ff_submit', 'ff_forget'].map((within) => ({
+  ...['ff_submit_beside', 'ff_forget'].map((within) => ({
     within,
     node: /^Function Scan of jsonb_each_text$/,
     reason: 'expands the tags of one execution: the object is in the row itself',

@@ -61,7 +61,8 @@ async function walkParts(walker: Recorder, rival: Recorder, routes: number[], ea
   await rival.client.query('ROLLBACK');
   await settleFamilies(database);
   await part(1);
-  await client.query('SELECT * FROM ff_descendants($1, NULL, 1000)', [parent!.uuid]);
+  for (const after of [null, children[0]])
+    await client.query('SELECT * FROM ff_descendants($1, $2, 1000)', [parent!.uuid, after]);
   await replay(database, parent!);
   await settleChildren(database, parent!, children.slice(0, 1));
   await settleFamilies(database);
