@@ -36,7 +36,7 @@ export interface TaskSubmitOptions extends TaskTerms {
   /**
    * With `key`: what to do when it names an execution that has not finished. `attach`: return that one (`attached`), or
    * throw `key_of_another_task`. `refuse`: submit nothing (`refused`). `replace`: cancel that one in the same commit
-   * (`replaced`); the old handler may run until it is told. Default `attach`.
+   * (`replaced`); the old handler may run until it is aborted. Default `attach`.
    */
   ifExists?: IfExists;
 }

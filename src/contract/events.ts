@@ -73,7 +73,7 @@ export const WORKER_EVENTS = ['registered', 'stopped', 'lost'] as const;
 /** The type of a worker event. */
 export type WorkerEventType = (typeof WORKER_EVENTS)[number];
 
-/** What is told, beside the rest, of executions whose task or lane asks for all events. */
+/** What else is reported of executions whose task or lane asks for all events. */
 export const EXECUTION_EVENTS = ['submitted', 'step_finished', 'progress_reported'] as const;
 /** The type of an event of an execution that asks for all events. */
 export type ExecutionEventType = (typeof EXECUTION_EVENTS)[number];
@@ -244,7 +244,7 @@ interface RunningEventBase extends ToldEventBase {
   workerInstanceId: string;
 }
 
-/** Something that is told only of executions whose task or lane asks for all events. */
+/** Something that is reported only of executions whose task or lane asks for all events. */
 export type ExecutionEvent =
   | (ToldEventBase & {
       type: 'submitted';

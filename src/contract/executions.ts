@@ -44,7 +44,7 @@ export interface SubmitRequest {
    * With `key`: what to do when it names an execution that has not finished. `attach` submits nothing and returns
    * `attached` with that one's id; it throws `key_of_another_task` if that one is of another kind. `refuse` submits
    * nothing and returns `refused`. `replace` cancels that one and submits this one in the same commit; the old handler
-   * may run until it is told. It cannot be used inside the caller's transaction. Default `attach`.
+   * may run until it is aborted. It cannot be used inside the caller's transaction. Default `attach`.
    */
   ifExists?: IfExists;
 }

@@ -266,7 +266,7 @@ export interface TailOnceRequest {
 export interface StreamSummary {
   attemptIndex: number;
   document: { [key: string]: Json };
-  /** Starts at 1 and grows by one with each patch; the next attempt goes on counting. */
+  /** Starts at 1 and grows by one with each patch; the next attempt continues the count. */
   version: number;
   patchKind: 'json-merge-patch';
   firstAppliedAtMs: number;

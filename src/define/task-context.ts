@@ -86,7 +86,7 @@ export interface SpawnOptions {
   tags?: Record<string, string>;
   /** Starts no sooner than this long from now. */
   delay?: Duration;
-  /** It goes on when this execution has ended. Default false: it is cancelled then, with the reason `parent_ended`. */
+  /** It continues when this execution has ended. Default false: it is cancelled then, with the reason `parent_ended`. */
   detached?: boolean;
 }
 

@@ -1,6 +1,6 @@
 /**
  * What a reader of a stream should show. Output that is written again must not be shown twice, and which frames that
- * concerns is said by later items: a restart, another attempt, another try of a step. Another attempt writes only what is
+ * concerns follows from later items: a restart, another attempt, another try of a step. Another attempt writes only what is
  * not in finished steps, and what those have written is put where the handler comes past them.
  */
 import type { StreamFrame, StreamItem } from '../contract/streams.ts';
@@ -41,7 +41,7 @@ class Shown {
     this.#done.push(frame);
   }
 
-  /** The attempt goes on: what was written outside of steps stays. */
+  /** The attempt continues: what was written outside of steps stays. */
   resume(finishedSteps: readonly Named[]): void {
     const isFinished = within(finishedSteps);
     this.#done = this.#done.filter((one) => one.step === null || this.#final.has(one) || isFinished(one));
@@ -49,7 +49,7 @@ class Shown {
     this.#tries.clear();
   }
 
-  /** The attempt goes on with something else. */
+  /** The attempt continues with something else. */
   restart({ attemptIndex, stream, mode, from }: Restart): void {
     const isGone = (one: StreamFrame): boolean =>
       one.attemptIndex === attemptIndex &&

@@ -38,7 +38,7 @@ export function shownOnce<Request extends object, Answer>(
   };
 }
 
-/** A read that goes on. */
+/** A read that continues. */
 export function shownItems<Request extends object, Item>(
   read: Read<Request, AsyncIterable<Item>>,
   shown: (item: Item, redaction: Redaction) => Item,

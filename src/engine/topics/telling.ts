@@ -1,6 +1,6 @@
 /**
  * Tells executions what was published: in transactions of a few hundred, by the process that published and, if that dies,
- * by any other. What was published to one topic is told in its order: a wait gets the first after it began.
+ * by any other. What was published to one topic is delivered in its order: a wait gets the first after it began.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { LIMITS } from '../../contract/limits.ts';
